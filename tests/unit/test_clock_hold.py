@@ -5,6 +5,7 @@ Method: logs on a simulated disk and clock; what the registry says and what pass
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
@@ -14,6 +15,7 @@ from kafkalog.broker.retention.report import RetentionOutcome
 from kafkalog.log.retention import execute
 from tests.unit.test_retention import (
     HOUR,
+    MINUTE,
     TEN_YEARS,
     TP,
     fill,
@@ -129,3 +131,32 @@ def test_a_clock_that_comes_back_in_small_steps_has_come_back() -> None:
         assert jump_ms == (step * 800 if step > 1 else 0)
     sim.manager.retention.run_once()
     assert sim.operations.retention.clock_hold() == (0, {})
+
+
+@pytest.mark.parametrize("is_accepted", [True, False])
+def test_a_guard_that_was_off_brings_back_no_hold(*, is_accepted: bool) -> None:
+    """M09: what was held before it was off; nor does a jump count that came meanwhile."""
+    sim = jumped()
+    sim.clock.advance_ms(5 * MINUTE)
+    disk = sim.kill()
+    config = sim.config
+    sim.config = replace(config, log_retention_clock_guard=False)
+    off = restarted(sim, disk, is_rebooted=False)
+    off.clock.step_wall_ms(HOUR)
+    if is_accepted:
+        assert off.operations.retention.accept_clock() == (0, {})
+    else:
+        off.manager.retention.clock_hold.save(off.clock.reading())  # as at the end of a check
+    disk = off.kill()
+    off.config = config
+    again = restarted(off, disk, is_rebooted=False)
+    assert again.operations.retention.clock_hold() == (0, {})
+    assert passes(again) == 4
+
+
+def test_a_guard_that_was_never_on_notes_nothing() -> None:
+    """M09: nothing could come back."""
+    sim = started(guard=False).with_topic("t", 1, {"retention.ms": str(HOUR)})
+    fill(sim, 2)
+    passes(sim)
+    assert sim.manager.registry.state.clock is None

@@ -20,8 +20,9 @@ start measures the jump again, and a log that grew meanwhile is judged by its ne
 after the same boot knows the jump to the second, also one that came while the daemon was down.
 After another boot nothing says how much time passed: the clock is trusted, unless logs were held
 and the clock is not before the one that was noted then: then they stay held, by the same jump.
-Accepting is durable when it returns; a crash before leaves the hold. Threads: any. Kafka has no
-counterpart.
+Accepting is durable when it returns; a crash before leaves the hold. While
+``log.retention.clock.guard`` is off, every clock is trusted and nothing is held; that is noted as
+well, so that no old hold comes back with it. Threads: any. Kafka has no counterpart.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class ClockHold:
 
     def _restore(self, noted: ClockTrust | None, now: ClockReading) -> None:
         self._trusted_ms = self._last_ms = now.wall_ms - now.since_boot_ms
-        if noted is None:
+        if noted is None or self._is_off:
             return
         if noted.boot_id == now.boot_id != "":
             self._trusted_ms = noted.offset_ms
@@ -111,9 +112,12 @@ class ClockHold:
     def _jump_ms(self, now: ClockReading) -> int:
         """By how much the wall clock is ahead of what is trusted; 0 for none worth a word."""
         with self._mutex:
-            if self._trusted_ms is None or self._is_off:
+            if self._trusted_ms is None:
                 return 0
             offset_ms = now.wall_ms - now.since_boot_ms
+            if self._is_off:
+                self._trusted_ms = self._last_ms = offset_ms
+                return 0
             step_ms, self._last_ms = offset_ms - self._last_ms, offset_ms
             had_jump = self._last_ms - step_ms - self._trusted_ms >= _LEAST_JUMP_MS
             if abs(step_ms) < _LEAST_JUMP_MS and not had_jump:
@@ -217,9 +221,9 @@ class ClockHold:
         What cannot be written is left to the next check: a full disk fails neither it nor a start.
         """
         with self._writing, suppress(StorageFault, NotReady):
-            held, trusted_ms = self.held(now), self._trusted_ms
-            if trusted_ms is not None and not self._is_off:
-                self._write(_noted(now, trusted_ms, held), is_start=is_start)
+            if self._trusted_ms is not None:
+                held = self.held(now)  # first: the look moves what is trusted
+                self._write(_noted(now, self._trusted_ms, held), is_start=is_start)
 
     def accept(self, now: ClockReading) -> HeldLogs:
         """Trust the wall clock as it is, and hold nothing; what was held. Durable on return.
@@ -229,8 +233,6 @@ class ClockHold:
         accepted_ms = now.wall_ms - now.since_boot_ms
         with self._writing:
             held = self.held(now)
-            if self._is_off:
-                return held
             self._write(_noted(now, accepted_ms, HeldLogs(0, {})))
             self._end_hold(accepted_ms)
         _log.warning("clock_accepted", jump_seconds=held.jump_ms // 1000, partitions=len(held.logs))
@@ -240,6 +242,8 @@ class ClockHold:
         before = self._registry.state
         if not before.generation or not _is_news(before.clock, noted):
             return
+        if self._is_off and before.clock is None:
+            return  # nothing that could come back when it is on again
         if is_start:
             self._registry.change(before.with_clock(noted))
             return

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import pytest
+from structlog.testing import capture_logs
 
 from kafkalog.broker.retention.report import RetentionOutcome
 from kafkalog.log.retention import execute
+from tests.sim.sim_faults import Fault
 from tests.unit.test_retention import (
     HOUR,
     MINUTE,
@@ -160,3 +162,24 @@ def test_a_guard_that_was_never_on_notes_nothing() -> None:
     fill(sim, 2)
     passes(sim)
     assert sim.manager.registry.state.clock is None
+
+
+def test_a_full_disk_refuses_no_acceptance() -> None:
+    """M09 M15: else nothing would make room; it is durable with the first check that writes it."""
+    sim = jumped()
+    sim.clock.advance_ms(5 * MINUTE)
+    fault = Fault.no_space("kafkalog.registry")
+    sim.disk.faults.add(fault)
+    with capture_logs() as lines:
+        assert sim.operations.retention.accept_clock().logs.keys() == {TP}
+    assert "clock_acceptance_not_written" in [line["event"] for line in lines]
+    assert sim.operations.retention.clock_hold() == (0, {})
+    clock = sim.manager.registry.state.clock
+    assert clock is not None
+    assert clock.held == {"t": [0]}
+    assert passes(sim, 1) == 4
+    sim.disk.faults.clear()
+    passes(sim, 1)
+    clock = sim.manager.registry.state.clock
+    assert clock is not None
+    assert (clock.held, clock.jump_ms) == ({}, 0)

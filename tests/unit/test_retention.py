@@ -392,7 +392,7 @@ def test_an_acceptance_that_cannot_be_written_is_none() -> None:
     """M14: the fault is the answer, the hold stays."""
     sim = jumped()
     sim.clock.advance_ms(5 * MINUTE)
-    sim.disk.faults.add(Fault(error=errno.ENOSPC, path_contains="kafkalog.registry"))
+    sim.disk.faults.add(Fault(error=errno.EMFILE, path_contains="kafkalog.registry"))
     with pytest.raises(KafkalogError):
         sim.operations.retention.accept_clock()
     assert sim.operations.retention.clock_hold().logs.keys() == {TP}

@@ -20,9 +20,11 @@ start measures the jump again, and a log that grew meanwhile is judged by its ne
 after the same boot knows the jump to the second, also one that came while the daemon was down.
 After another boot nothing says how much time passed: the clock is trusted, unless logs were held
 and the clock is not before the one that was noted then: then they stay held, by the same jump.
-Accepting is durable when it returns; a crash before leaves the hold. While
-``log.retention.clock.guard`` is off, every clock is trusted and nothing is held; that is noted as
-well, so that no old hold comes back with it. Threads: any. Kafka has no counterpart.
+Accepting is durable when it returns; a crash before leaves the hold. A full disk does not refuse
+it, because what it lets go makes room: it counts at once, the first check that can writes it, and a
+crash before that leaves the hold. While ``log.retention.clock.guard`` is off, every clock is
+trusted and nothing is held; that is noted as well, so that no old hold comes back with it. Threads:
+any. Kafka has no counterpart.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from kafkalog.broker.topics.registry import ClockTrust
-from kafkalog.errors import NotReady, StorageFault
+from kafkalog.errors import DiskFull, NotReady, StorageFault
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.retention import execute
 from kafkalog.log.retention.plan import NOTHING_HELD, RetainedByHold, due_by_clock_jump
@@ -226,14 +228,18 @@ class ClockHold:
                 self._write(_noted(now, self._trusted_ms, held), is_start=is_start)
 
     def accept(self, now: ClockReading) -> HeldLogs:
-        """Trust the wall clock as it is, and hold nothing; what was held. Durable on return.
+        """Trust the wall clock as it is, and hold nothing; what was held. Durable on return, except
+        on a full disk: then with the first check that can write it.
 
-        StorageFault, NotReady: nothing was accepted.
+        Other StorageFaults, NotReady: nothing was accepted.
         """
         accepted_ms = now.wall_ms - now.since_boot_ms
         with self._writing:
             held = self.held(now)
-            self._write(_noted(now, accepted_ms, HeldLogs(0, {})))
+            try:
+                self._write(_noted(now, accepted_ms, HeldLogs(0, {})))
+            except DiskFull as fault:  # what lets retention free space may not wait for space
+                _log.warning("clock_acceptance_not_written", reason=fault.message)
             self._end_hold(accepted_ms)
         _log.warning("clock_accepted", jump_seconds=held.jump_ms // 1000, partitions=len(held.logs))
         return held

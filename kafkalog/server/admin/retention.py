@@ -368,12 +368,13 @@ class AcceptClockAnswer(AnswerBody):
     "acceptClock",
     Access.OPERATE_CLUSTER,
     "What was held.",
-    errors=(50302, 50303, 50701),
+    errors=(50302, 50303),
 )
 def accept_clock(request: web.Request, operations: Operations) -> AcceptClockAnswer:
     """Trust the wall clock, which jumped ahead: retention deletes by it from now on. Durable.
 
-    Without a jump nothing changes.
+    Without a jump nothing changes. On a full disk it is durable only with the first check that can
+    write it: a crash before that leaves the hold.
     """
     subject = note_subject(request)
     held = operations.retention.accept_clock()

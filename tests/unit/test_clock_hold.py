@@ -183,3 +183,13 @@ def test_a_full_disk_refuses_no_acceptance() -> None:
     clock = sim.manager.registry.state.clock
     assert clock is not None
     assert (clock.held, clock.jump_ms) == ({}, 0)
+
+
+def test_a_pass_over_a_held_log_looks_at_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """M13: what was planned to know what is held is the plan of the pass."""
+    sim = jumped(segments=4, old=1)
+    inspect = Mock(wraps=execute.inspect)
+    monkeypatch.setattr(execute, "inspect", inspect)
+    planned = sim.manager.retention.plan_of(sim.operations.partition_log("t", 0))
+    assert [each.base_offset for each in planned.deletions] == [0]
+    assert inspect.call_count == 1

@@ -39,7 +39,7 @@ from kafkalog.broker.topics.registry import ClockTrust
 from kafkalog.errors import DiskFull, NotReady, StorageFault
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.retention import execute
-from kafkalog.log.retention.plan import NOTHING_HELD, RetainedByHold, due_by_clock_jump
+from kafkalog.log.retention.plan import NOTHING_HELD, RetainedByHold, plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.runtime import Runtime
     from kafkalog.env.clock import ClockReading
-    from kafkalog.log.retention.plan import Hold
+    from kafkalog.log.retention.plan import Hold, RetentionPlan
     from kafkalog.log.unified_log import UnifiedLog
 
 WHAT_TO_DO = "put the clock right, or if it is right: kafkalog retention run --accept-clock"
@@ -58,10 +58,14 @@ _log = structlog.get_logger(__name__)
 
 
 class PassTime(NamedTuple):
-    """The moment by which a pass over a log decides, and what it leaves because of the jump."""
+    """The moment by which a pass over a log decides, and what it leaves because of the jump.
+
+    planned   what it deletes, if that had to be found out for this; else None
+    """
 
     now_ms: int
     held: RetainedByHold
+    planned: RetentionPlan | None = None
 
 
 class HeldLogs(NamedTuple):
@@ -153,16 +157,21 @@ class ClockHold:
         if not jump_ms and not self._held:
             return PassTime(now.wall_ms, NOTHING_HELD)
         key, config, held = log.topic_partition, log.config, NOTHING_HELD
+        planned = None
         if jump_ms and 0 <= min(config.retention_ms, self._check_interval_ms) < jump_ms:
             facts = execute.inspect(log, hold, may_block=may_block)[1]
             policy = execute.policy_of(config)
-            due = due_by_clock_jump(facts, policy, now.wall_ms, jump_ms)
+            without_jump, planned = (
+                plan(facts, policy, now_ms) for now_ms in (now.wall_ms - jump_ms, now.wall_ms)
+            )
+            due = facts.segments[len(without_jump.deletions) : len(planned.deletions)]
             size_bytes = sum(each.size_bytes for each in due)
             if due and (key in self._held or 2 * size_bytes > facts.size_bytes):
-                held = RetainedByHold(len(due), size_bytes)
+                held, planned = RetainedByHold(len(due), size_bytes), without_jump
         if is_pass and (held.segments or key in self._held):
             self._note(key, held, ended_count)
-        return PassTime(now.wall_ms - jump_ms if held.segments else now.wall_ms, held)
+        now_ms = now.wall_ms - jump_ms if held.segments else now.wall_ms
+        return PassTime(now_ms, held, planned)
 
     def _note(self, key: TopicPartition, held: RetainedByHold, ended_count: int) -> None:
         with self._mutex:

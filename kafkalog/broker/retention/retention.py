@@ -125,7 +125,7 @@ class Retention:
         hold = self._hold_of(log, log.config)
         with self._logs.unit_of(log).log_dir.guard():
             at = self.clock_hold.pass_time(log, hold, self._clock.reading(), is_pass=True)
-            planned = execute.plan_of(log, at.now_ms, hold)
+            planned = at.planned or execute.plan_of(log, at.now_ms, hold)
         self.note_held(log, planned)
         return planned
 

@@ -140,17 +140,6 @@ def plan(facts: LogFacts, policy: RetentionPolicy, now_ms: int) -> RetentionPlan
     return walk.result()
 
 
-def due_by_clock_jump(
-    facts: LogFacts, policy: RetentionPolicy, now_ms: int, jump_ms: int
-) -> Sequence[SegmentFacts]:
-    """What a pass at ``now_ms`` deletes, and would not if the clock had not moved by ``jump_ms``.
-
-    Oldest first: what is due without the jump comes before it.
-    """
-    due = len(plan(facts, policy, now_ms - jump_ms).deletions)
-    return facts.segments[due : len(plan(facts, policy, now_ms).deletions)]
-
-
 def keeper_of(facts: LogFacts, policy: RetentionPolicy, index: int) -> Keeper:
     """What keeps segment number ``index`` where no rule takes it and nothing older is left."""
     upper = _upper_offset(facts, index)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from crc32c import crc32c
 
+from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.cleaner.plan import NotCleanable
 from kafkalog.errors import LogCleaningAborted
 from kafkalog.format.disk.checkpoints import decode_leader_epochs
@@ -93,7 +94,9 @@ def test_kafka_10471_a_crash_in_the_load_is_no_clean_stop() -> None:
     sim = SimManager(topic_defaults=SMALL).start().with_topic("t", 1)
     sim.produce("t", batch_of("a"))
     stopped = sim.stop()
-    counter = SimManager(stopped.kill(), topic_defaults=SMALL)
+    # Without the note of the boot, which only the first of the starts would write.
+    config = BrokerConfig(log_dirs=DIRS, log_retention_clock_guard=False)
+    counter = SimManager(stopped.kill(), topic_defaults=SMALL, config=config)
     before = len(counter.disk.operations)
     counter.start()
     calls = len(counter.disk.operations) - before
@@ -102,7 +105,7 @@ def test_kafka_10471_a_crash_in_the_load_is_no_clean_stop() -> None:
         disk = stopped.kill()
         disk.stop_at(len(disk.operations) + call, is_partial=False)
         with pytest.raises(SimulatedCrash):
-            SimManager(disk, topic_defaults=SMALL).start()
+            SimManager(disk, topic_defaults=SMALL, config=config).start()
         again = SimManager(disk.crash(CrashMode.DROP_ALL), topic_defaults=SMALL).start()
         for path in DIRS:
             assert not again.disk.exists(f"{path}/{MARKER}")

@@ -24,6 +24,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import FormatError
 from kafkalog.log.inspect.record_count import RecordCount, oldest_timestamp_ms
 from kafkalog.log.retention import execute
+from kafkalog.log.retention.plan import plan
 from kafkalog.log.values import WouldBlock
 from kafkalog.observe.partition_metrics import (
     DeletableSample,
@@ -242,8 +243,9 @@ class LogStats:
             sums.setdefault((topic, reason), 0)
         # Without the guard of the directory, as every read here.
         hold = self._archived_offsets.hold_of(log, config)
-        at = self._retention.clock_hold.pass_time(log, hold, self._clock.reading(), may_block=False)
-        planned = execute.plan_of(log, at.now_ms, hold, may_block=False)
+        facts, now = execute.facts_of(log, hold, may_block=False), self._clock.reading()
+        planned = plan(facts, execute.policy_of(config), now.wall_ms)
+        planned, _ = self._retention.clock_hold.limited(planned, log, facts, now)
         self._retention.note_held(log, planned)  # a check may be minutes away
         for deletion in planned.deletions:
             segment = log.segments.get(deletion.base_offset)

@@ -12,8 +12,10 @@ from unittest.mock import Mock
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalog.broker.retention import clock_hold
 from kafkalog.broker.retention.report import RetentionOutcome
 from kafkalog.log.retention import execute
+from kafkalog.log.retention.plan import plan
 from tests.sim.sim_faults import Fault
 from tests.unit.test_retention import (
     HOUR,
@@ -80,14 +82,13 @@ def test_a_pass_in_flight_holds_nothing_after_an_acceptance(
 ) -> None:
     """M13: it measured the jump before; a later pass goes by the accepted clock."""
     sim = jumped()
-    inspect = execute.inspect
 
-    def accepted_meanwhile(*args: Any, **kwargs: Any) -> Any:
-        monkeypatch.setattr(execute, "inspect", inspect)
+    def accepted_meanwhile(*args: Any) -> Any:
+        monkeypatch.setattr(clock_hold, "plan", plan)
         sim.operations.retention.accept_clock()
-        return inspect(*args, **kwargs)
+        return plan(*args)
 
-    monkeypatch.setattr(execute, "inspect", accepted_meanwhile)
+    monkeypatch.setattr(clock_hold, "plan", accepted_meanwhile)
     log = sim.operations.partition_log("t", 0)
     assert not sim.manager.retention.plan_of(log).deletions
     assert sim.operations.retention.clock_hold() == (0, {})

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.runtime import Runtime
     from kafkalog.env.clock import ClockReading
-    from kafkalog.log.retention.plan import Hold, RetentionPlan
+    from kafkalog.log.retention.plan import LogFacts, RetentionPlan
     from kafkalog.log.unified_log import UnifiedLog
 
 WHAT_TO_DO = "put the clock right, or if it is right: kafkalog retention run --accept-clock"
@@ -55,17 +55,6 @@ _LEAST_JUMP_MS = 1_000
 _WARNING_MS = 60_000
 
 _log = structlog.get_logger(__name__)
-
-
-class PassTime(NamedTuple):
-    """The moment by which a pass over a log decides, and what it leaves because of the jump.
-
-    planned   what it deletes, if that had to be found out for this; else None
-    """
-
-    now_ms: int
-    held: RetainedByHold
-    planned: RetentionPlan | None = None
 
 
 class HeldLogs(NamedTuple):
@@ -124,10 +113,10 @@ class ClockHold:
             if self._is_off:
                 self._trusted_ms = self._last_ms = offset_ms
                 return 0
-            step_ms, self._last_ms = offset_ms - self._last_ms, offset_ms
-            had_jump = self._last_ms - step_ms - self._trusted_ms >= _LEAST_JUMP_MS
-            if abs(step_ms) < _LEAST_JUMP_MS and not had_jump:
-                self._trusted_ms += step_ms
+            before_ms, self._last_ms = self._last_ms, offset_ms
+            had_jump = before_ms - self._trusted_ms >= _LEAST_JUMP_MS
+            if abs(offset_ms - before_ms) < _LEAST_JUMP_MS and not had_jump:
+                self._trusted_ms += offset_ms - before_ms
             self._trusted_ms = min(self._trusted_ms, offset_ms)
             jump_ms = offset_ms - self._trusted_ms
             return jump_ms if jump_ms >= _LEAST_JUMP_MS else 0
@@ -140,38 +129,32 @@ class ClockHold:
         """What the last pass over the log left because of the jump; no disk."""
         return self._held.get(key, NOTHING_HELD)
 
-    def pass_time(
+    def limited(
         self,
+        planned: RetentionPlan,
         log: UnifiedLog,
-        hold: Hold | None,
+        facts: LogFacts,
         now: ClockReading,
         *,
         is_pass: bool = False,
-        may_block: bool = True,
-    ) -> PassTime:
-        """By which moment a pass over the log decides now; WouldBlock, the disk's errors.
+    ) -> tuple[RetentionPlan, RetainedByHold]:
+        """What a pass that was planned by ``now`` deletes, and what it leaves because of the jump.
 
-        is_pass   note what is held; otherwise it is only asked
+        ``facts``: of the plan; raises as they do. ``is_pass``: note what is held, do not only ask.
         """
         ended_count, jump_ms = self._ended_count, self._jump_ms(now)
         if not jump_ms and not self._held:
-            return PassTime(now.wall_ms, NOTHING_HELD)
+            return planned, NOTHING_HELD
         key, config, held = log.topic_partition, log.config, NOTHING_HELD
-        planned = None
         if jump_ms and 0 <= min(config.retention_ms, self._check_interval_ms) < jump_ms:
-            facts = execute.inspect(log, hold, may_block=may_block)[1]
-            policy = execute.policy_of(config)
-            without_jump, planned = (
-                plan(facts, policy, now_ms) for now_ms in (now.wall_ms - jump_ms, now.wall_ms)
-            )
+            without_jump = plan(facts, execute.policy_of(config), now.wall_ms - jump_ms)
             due = facts.segments[len(without_jump.deletions) : len(planned.deletions)]
             size_bytes = sum(each.size_bytes for each in due)
             if due and (key in self._held or 2 * size_bytes > facts.size_bytes):
                 held, planned = RetainedByHold(len(due), size_bytes), without_jump
         if is_pass and (held.segments or key in self._held):
             self._note(key, held, ended_count)
-        now_ms = now.wall_ms - jump_ms if held.segments else now.wall_ms
-        return PassTime(now_ms, held, planned)
+        return planned, held
 
     def _note(self, key: TopicPartition, held: RetainedByHold, ended_count: int) -> None:
         with self._mutex:

@@ -130,11 +130,11 @@ class RetentionOperations:
         with self._logs.unit_of(log).log_dir.guard():
             facts, segments = list_segments(log, hold)
             now = self._clock.reading()
-            pass_ms = self._retention.clock_hold.pass_time(log, hold, now).now_ms
+            planned = plan(facts, policy, now.wall_ms)
+            planned, _ = self._retention.clock_hold.limited(planned, log, facts, now)
         now_ms = now.wall_ms
         fates = explain(facts, policy, now_ms, schedule or _NO_CHECKS)
-        planned = plan(facts, policy, pass_ms)
-        if pass_ms < now_ms:
+        if planned.now_ms < now_ms:
             fates = _held_by_clock(fates, len(planned.deletions))
         held = facts.segments[len(planned.deletions) :][: len(planned.held)]
         if schedule is None:
@@ -197,9 +197,9 @@ class RetentionOperations:
         hold = self._hold_of(log, log.config)
         with self._logs.unit_of(log).log_dir.guard():
             facts = execute.facts_of(log, hold)
-            policy = execute.policy_of(log.config)
-            at = self._retention.clock_hold.pass_time(log, hold, self._clock.reading())
-            planned = plan(facts, policy, at.now_ms)
+            now = self._clock.reading()
+            planned = plan(facts, execute.policy_of(log.config), now.wall_ms)
+            planned, held = self._retention.clock_hold.limited(planned, log, facts, now)
         return RetentionOutcome(
             tuple(
                 DeletedSegment(
@@ -208,7 +208,7 @@ class RetentionOperations:
                 for index, deletion in enumerate(planned.deletions)
             ),
             planned.log_start_offset,
-            at.held,
+            held,
         )
 
     def _run(self, log: UnifiedLog) -> RetentionOutcome:

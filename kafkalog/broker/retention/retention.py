@@ -34,7 +34,7 @@ from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import DiskFull, KafkalogError, PartitionMoving, UnknownTopic
 from kafkalog.log import kafka_messages
 from kafkalog.log.retention import execute
-from kafkalog.log.retention.plan import NOTHING_HELD, RetainedByHold, Rule
+from kafkalog.log.retention.plan import NOTHING_HELD, RetainedByHold, Rule, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -124,8 +124,9 @@ class Retention:
         """What a pass would delete now, and what a hold keeps from it; StorageFault."""
         hold = self._hold_of(log, log.config)
         with self._logs.unit_of(log).log_dir.guard():
-            at = self.clock_hold.pass_time(log, hold, self._clock.reading(), is_pass=True)
-            planned = at.planned or execute.plan_of(log, at.now_ms, hold)
+            facts, now = execute.facts_of(log, hold), self._clock.reading()
+            planned = plan(facts, execute.policy_of(log.config), now.wall_ms)
+            planned, _ = self.clock_hold.limited(planned, log, facts, now, is_pass=True)
         self.note_held(log, planned)
         return planned
 
@@ -159,9 +160,7 @@ class Retention:
         planned = self.plan_of(log) if planned is None else planned
         if not planned.deletions:
             return ()
-        with unit.log_dir.guard():
-            hold = self._hold_of(log, log.config)
-            now_ms = self.clock_hold.pass_time(log, hold, self._clock.reading()).now_ms
+        now_ms = planned.now_ms
         if log.local.pending_swap is not None:
             self._end_swap(log)  # old names would outlive their segments
         writer, hold_of = unit.writer, self._hold_of

@@ -73,9 +73,9 @@ class _Segments(Sequence[SegmentFacts]):
         return SegmentFacts(segment.base_offset, segment.size_bytes, largest_ms)
 
 
-def facts_of(log: UnifiedLog, hold: Hold | None = None) -> LogFacts:
-    """The log as it is published now."""
-    return inspect(log, hold)[1]
+def facts_of(log: UnifiedLog, hold: Hold | None = None, *, may_block: bool = True) -> LogFacts:
+    """The log as it is published now; see ``inspect``."""
+    return inspect(log, hold, may_block=may_block)[1]
 
 
 def inspect(
@@ -110,11 +110,9 @@ def policy_of(config: LogConfig) -> RetentionPolicy:
     return RetentionPolicy(config.has_delete_policy, config.retention_ms, config.retention_bytes)
 
 
-def plan_of(
-    log: UnifiedLog, now_ms: int, hold: Hold | None = None, *, may_block: bool = True
-) -> RetentionPlan:
-    """What a pass over the log deletes now; WouldBlock only when ``may_block`` is False."""
-    return plan(inspect(log, hold, may_block=may_block)[1], policy_of(log.config), now_ms)
+def plan_of(log: UnifiedLog, now_ms: int, hold: Hold | None = None) -> RetentionPlan:
+    """What a pass over the log deletes now."""
+    return plan(facts_of(log, hold), policy_of(log.config), now_ms)
 
 
 class Deleted(NamedTuple):

@@ -109,11 +109,13 @@ class Deletion(NamedTuple):
 class RetentionPlan(NamedTuple):
     """Deletions oldest first: always a prefix of the segments.
 
+    now_ms              the moment of the pass
     is_rolled           the active segment goes too: a new one is rolled at the log end first
     log_start_offset    of the log afterwards
     held                after the deletions: what would go as well, and a hold keeps
     """
 
+    now_ms: int
     deletions: tuple[Deletion, ...]
     is_rolled: bool
     log_start_offset: int
@@ -137,7 +139,7 @@ def plan(facts: LogFacts, policy: RetentionPolicy, now_ms: int) -> RetentionPlan
             walk.take(
                 Rule.TIME, lambda each, _: now_ms - each.largest_timestamp_ms > policy.retention_ms
             )
-    return walk.result()
+    return walk.result(now_ms)
 
 
 def keeper_of(facts: LogFacts, policy: RetentionPolicy, index: int) -> Keeper:
@@ -186,7 +188,7 @@ class _Walk:
             self._deletions.append(Deletion(segment.base_offset, rule))
             self.size_bytes -= segment.size_bytes
 
-    def result(self) -> RetentionPlan:
+    def result(self, now_ms: int) -> RetentionPlan:
         """The plan."""
         facts, first_held = self._facts, self._first_held()
         count = self._first_kept(first_held)
@@ -194,11 +196,11 @@ class _Walk:
         deletions = (*self._deletions[:first_held], *yielded)
         held = tuple(self._deletions[count:])
         if count == 0:
-            return RetentionPlan((), False, facts.log_start_offset, held)
+            return RetentionPlan(now_ms, (), False, facts.log_start_offset, held)
         is_rolled = count == len(facts.segments)
         first = facts.log_end_offset if is_rolled else facts.segments[count].base_offset
         start = max(facts.log_start_offset, first)
-        return RetentionPlan(deletions, is_rolled, start, held)
+        return RetentionPlan(now_ms, deletions, is_rolled, start, held)
 
     def _first_held(self) -> int:
         """Of the deletions: those from here on are by a limit and reach above the hold."""

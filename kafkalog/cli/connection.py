@@ -11,7 +11,6 @@ partitions each failure is an entry; the exit status is then 3, or 1 when all fa
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from kafkalog.cli.output import document_option, is_printed, output_option
 from kafkalog.client import ONE_TRY, Basic, Bearer, Client, ClientError, Retries, Tls
 from kafkalog.client.errors import document_of
 from kafkalog.client.messages import DEFAULT_URL, Address, EmptyName, UnwritableName
+from kafkalog.format.control_characters import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -37,7 +37,6 @@ PARTIAL_FAILURE = 3
 _FAILURE = 1
 """When none of it was done."""
 _CORRUPT_MESSAGE = 50010  # docs/reference/errors.md
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 Command = Callable[..., None]
 
 
@@ -192,7 +191,7 @@ def message_of(error: ClientError) -> str:
 
 def _printable(text: str) -> str:
     """The text with its control characters written out: another server may have sent it."""
-    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return escaped(text, but="\t\n")
 
 
 def _advised(error: ClientError) -> str:

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import structlog
 
-from kafkalog.format.control_characters import CONTROL_CHARACTERS
+from kafkalog.format.control_characters import escaped
 
 if TYPE_CHECKING:
-    import re
     from collections.abc import Callable, MutableMapping
 
     from structlog.typing import Processor
@@ -216,13 +215,11 @@ def escape_control_characters(
     for name, value in event.items():
         if isinstance(value, str) and name == "event" and is_kafkas:
             lines = value.split(_NEXT_LINE)
-            event[name] = _NEXT_LINE.join(CONTROL_CHARACTERS.sub(_escaped, line) for line in lines)
+            event[name] = _NEXT_LINE.join(map(escaped, lines))
         elif isinstance(value, str) and name != "exception":
-            event[name] = CONTROL_CHARACTERS.sub(_escaped, value)
+            event[name] = escaped(value)
         elif isinstance(value, str):
-            event[name] = "\n".join(
-                CONTROL_CHARACTERS.sub(_escaped, line) for line in value.split("\n")
-            )
+            event[name] = escaped(value, but="\n")
     return event
 
 
@@ -234,8 +231,3 @@ def order_fields(
         name: event[name] for name in ("timestamp", "level", "event", "logger") if name in event
     }
     return {**first, **event}
-
-
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found.group())
-    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

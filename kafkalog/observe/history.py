@@ -142,7 +142,8 @@ class TrafficHistory:
     def topic_bytes(self, topic: str) -> Sequence[float]:
         """Bytes appended in each of the last SHARES spans, oldest first; empty: none for long."""
         shares = self._shares.get(topic)
-        return [0.0] * (SHARES - len(shares)) + list(shares[:]) if shares else []
+        flat = list(shares[:]) if shares else []  # one step: the sampling thread may add
+        return [0.0] * (SHARES - len(flat)) + flat if flat else []
 
     def full_in_ms(self, log_dir: str) -> int | None:
         """When its free bytes are used up at the pace of the last hour, by least squares.

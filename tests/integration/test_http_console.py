@@ -90,16 +90,20 @@ def test_a_browser_at_the_root_gets_the_console(daemon: Daemon) -> None:
         assert answer.json["bridge_version"]
 
 
+def check_page(page: Answer, path: str) -> None:
+    """It is HTML, whole, and names its twin."""
+    assert page.status == 200, page.body
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    check_sealed(page)
+    html = page.body.decode()
+    assert html.count("<h1>") == 1
+    assert f'href="{path}.json"' in html
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_and_its_twin(filled: Daemon, path: str) -> None:
     for headers in (BROWSER, {}):
-        page = filled.request("GET", path, None, headers)
-        assert page.status == 200, page.body
-        assert page.headers["Content-Type"] == "text/html; charset=utf-8"
-        check_sealed(page)
-        html = page.body.decode()
-        assert html.count("<h1>") == 1
-        assert f'href="{path}.json"' in html
+        check_page(filled.request("GET", path, None, headers), path)
     twins = [
         filled.request("GET", f"{path}.json", None, BROWSER),
         filled.request("GET", path, None, JSON),

@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.daemon import TEXT, V2
 from tests.integration.http_world import check_sealed, refused
-from tests.integration.test_http_console import BROWSER, FORM, JSON, posted
+from tests.integration.test_http_console import BROWSER, FORM, JSON, check_page, posted
 
 if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
@@ -67,13 +67,7 @@ def committed(daemon: Daemon, group: str) -> dict[int, int]:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_and_its_twin(filled: Daemon, path: str) -> None:
-    page = filled.request("GET", path, None, BROWSER)
-    assert page.status == 200, page.body
-    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
-    check_sealed(page)
-    html = page.body.decode()
-    assert html.count("<h1>") == 1
-    assert f'href="{path}.json"' in html
+    check_page(filled.request("GET", path, None, BROWSER), path)
     twin = filled.request("GET", path, None, JSON)
     assert twin.json.keys() == filled.request("GET", f"{path}.json").json.keys()
     refused(filled.request("GET", path, None, {"Accept": "image/png"}), 406, 406)

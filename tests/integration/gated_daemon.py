@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+def _named_in(gate: Path) -> str | None:
+    """What the file says; None without it, also when it goes just now.
+
+    An error here would be the disk's to the daemon.
+    """
+    try:
+        return gate.read_text()
+    except FileNotFoundError:
+        return None
+
+
 def _gate(gate: Path) -> None:
     """The first file that a load asks for, links, or syncs of data: late, as on a slow disk."""
     real_exists, real_link = SystemFilesystem.exists, SystemFilesystem.link
@@ -30,7 +41,7 @@ def _gate(gate: Path) -> None:
     real_fault = process_facts.write_access_fault
 
     def wait(path: str, prefix: str = "") -> None:
-        while gate.exists() and (named := gate.read_text()).startswith(prefix):
+        while (named := _named_in(gate)) is not None and named.startswith(prefix):
             if named.removeprefix(prefix) not in path:
                 break
             gate.with_suffix(".reached").touch()

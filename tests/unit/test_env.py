@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.env.clock import TimeSlice
+from kafkalog.env import clock
+from kafkalog.env.clock import SystemClock, TimeSlice
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import DiskFull, KafkalogError, UnknownTopic, first_fault, work_on_each
 from tests.sim.sim_clock import SimClock
@@ -196,3 +197,13 @@ def test_a_defect_ends_it() -> None:
     with pytest.raises(AssertionError):
         work_on_each("abc", work)
     assert work.done == ["a", "b"]
+
+
+def test_a_pause_between_two_clocks_is_no_jump(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread holds the processor for two seconds after the boot clock was read."""
+    boot_ns = iter([10**9, 3 * 10**9, 4 * 10**9, 4 * 10**9 + 1])
+    wall_ns = iter([(1_000 + 3) * 10**9, (1_000 + 4) * 10**9])
+    monkeypatch.setattr(clock.time, "clock_gettime_ns", lambda _clock: next(boot_ns))
+    monkeypatch.setattr(clock.time, "time_ns", lambda: next(wall_ns))
+    reading = SystemClock().reading()
+    assert reading.wall_ms - reading.since_boot_ms == 1_000_000

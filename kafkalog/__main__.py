@@ -116,6 +116,7 @@ def _serve(settings: Settings) -> int:
     from kafkalog import kernels
     from kafkalog.env.process_facts import keep_freed_memory
     from kafkalog.env.systemd import ServiceManager
+    from kafkalog.format.control_characters import escaped
     from kafkalog.observe.logging import configure_logging
     from kafkalog.observe.terminal_line import TerminalLine
     from kafkalog.server.daemon import Daemon
@@ -150,11 +151,15 @@ def _serve(settings: Settings) -> int:
     try:
         return uvloop.run(daemon.run())
     except KafkalogError as error:
-        log.error("Cannot start", reason=error.message)
-        return UNUSABLE_LOG_DIRS_EXIT if isinstance(error, UnusableLogDirs) else 1
+        reason, status = error.message, 1
+        if isinstance(error, UnusableLogDirs):
+            status = UNUSABLE_LOG_DIRS_EXIT
     except OSError as error:
-        log.error("Cannot start", reason=sentence_of(error))
-        return 1
+        reason, status = sentence_of(error), 1
+    log.error("Cannot start", reason=reason)
+    if line is not None:  # the last thing on the screen
+        line.write_above(f"Error: {escaped(reason)}\n")
+    return status
 
 
 def warn_of_overlooked_data(settings: Settings) -> None:

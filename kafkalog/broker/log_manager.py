@@ -345,6 +345,7 @@ class LogManager:
             raise LogDirOffline(
                 "Shutdown broker because none of the specified log dirs can be used: "
                 + "; ".join(reasons)
+                + ". Repair them, let this user write to them, or name others in log.dirs."
             )
 
     def _decide(self) -> StartupPlan:

@@ -145,6 +145,8 @@ class Daemon:
                 if self.config.unusable_log_dirs_wait:
                     api.state.start_refusal = error.message
                     _log.error("Cannot start; waiting to be stopped", reason=error.message)
+                    if self.terminal_line is not None:
+                        self.terminal_line.write_above("Cannot start; waiting to be stopped.\n")
                     await stop.wait()
                 await close_listeners(listeners, _FINISH_SECONDS)
                 raise

@@ -5,6 +5,7 @@ Method: signals to real processes; a socket in the place of systemd's; what is o
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
@@ -13,7 +14,7 @@ import signal
 import socket
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,6 +199,72 @@ def test_a_port_in_use(tmp_path: Path, key: str) -> None:
 
 MARKER = ".kafka_cleanshutdown"
 EARLY = "Shutting down: the start had touched nothing"
+
+
+@contextmanager
+def spoilt(daemon: Daemon, kind: str) -> Iterator[str]:
+    """What keeps it from starting; how the sentence about it begins and ends."""
+    log_dir, file = daemon.log_dirs[0], daemon.root / "file"
+    file.write_text("no such thing")
+    with ExitStack() as held:
+        match kind:
+            case "port in use":
+                held.enter_context(socket.create_server(("127.0.0.1", daemon.port)))
+                yield f"Cannot open port {daemon.port} .* or set http.port to another port."
+            case "locked directory":
+                log_dir.mkdir()
+                lock = held.enter_context((log_dir / ".lock").open("w"))
+                fcntl.lockf(lock, fcntl.LOCK_EX)
+                yield "Failed to acquire lock .* or name another directory in log.dirs."
+            case "no directory":
+                daemon.log_dirs = [file]
+                yield "Shutdown broker because .* it is a file .* or name others in log.dirs."
+            case "damaged file":
+                log_dir.mkdir()
+                (log_dir / "meta.properties").write_text("no such thing")
+                yield ".*meta.properties is damaged .* Remedy: kafkalog doctor --repair .*"
+            case "access file":
+                daemon.overrides["http.acl.file"] = str(file)
+                yield f"http.acl.file={file}: line 1: .*"
+            case _:
+                daemon.overrides["http.port"] = "80x"
+                yield "Invalid value 80x for configuration http.port: must be a whole number .*"
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_terminal"),
+    [
+        ("port in use", True),
+        ("port in use", False),
+        ("locked directory", True),
+        ("no directory", True),
+        ("damaged file", True),
+        ("access file", True),
+        ("setting", True),
+    ],
+)
+def test_the_last_thing_a_refused_start_says(tmp_path: Path, kind: str, is_terminal: bool) -> None:
+    """The person at a terminal reads one plain line; in a log there is the structured one only."""
+    daemon = Daemon(tmp_path)
+    screen, terminal = pty.openpty() if is_terminal else os.pipe()
+    with spoilt(daemon, kind) as sentence:
+        daemon.start(wait=False, stderr=terminal)
+        os.close(terminal)
+        status = daemon.ended()
+    with open(screen, "rb", buffering=0) as shown, suppress(OSError):  # EIO: as its end
+        said = b""
+        while found := shown.read(100_000):
+            said += found
+    lines = said.decode().replace("\r\x1b[K", "").splitlines()
+    assert status == (65 if kind == "damaged file" else 1)
+    if kind == "setting" or is_terminal:  # settings say where the log goes
+        assert re.fullmatch(f"Error: {sentence}", lines[-1]), lines
+    else:
+        assert lines == []
+    if kind != "setting":
+        last = json.loads(daemon.log_path.read_text().splitlines()[-1])
+        assert last["event"] == "Cannot start"
+        assert re.fullmatch(sentence, last["reason"])
 
 
 class LoadedDaemon(GatedDaemon):

@@ -79,7 +79,7 @@ def plan_identities(
         if directory_id is not None and known.setdefault(directory_id, each.path) != each.path:
             raise UnusableLogDirs(
                 f"{each.path} and {known[directory_id]} have the same directory.id: one is a "
-                "copy of the other",
+                "copy of the other. Remove the copy from log.dirs",
                 log_dir=each.path,
             )
     plan = IdentityPlan(_cluster_id(found))
@@ -188,7 +188,10 @@ def _different_clusters(found: Iterable[IdentityFiles]) -> UnusableLogDirs:
         for each in found
         if each.meta is not None and each.meta.cluster_id is not None
     }
-    return UnusableLogDirs(f"Log directories belong to different clusters: {clusters}")
+    return UnusableLogDirs(
+        f"Log directories belong to different clusters: {clusters}. A daemon serves those of one "
+        "cluster: remove the others from log.dirs."
+    )
 
 
 def _plan_meta(

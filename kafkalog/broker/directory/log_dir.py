@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import itertools
 from contextlib import contextmanager, suppress
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import structlog
@@ -315,7 +316,9 @@ class LogDir:
             except BlockingIOError as error:
                 raise InvalidConfig(
                     f"Failed to acquire lock on file {LOCK_FILE} in {self.path}. A Kafka or "
-                    "kafkalog process is already using this directory.",
+                    "kafkalog process is already using this directory. Stop it (fuser -v "
+                    f"{quote(self._file(LOCK_FILE))} names it), or name another directory in "
+                    "log.dirs.",
                     log_dir=self.path,
                 ) from error
             if filesystem.exists(self._file(RESTORE_MARKER)):

@@ -355,3 +355,25 @@ def test_what_one_node_does_not_have(daemon: Daemon) -> None:
     for method, path in (*asked, *(("GET", path) for path in reassigned)):
         refused(daemon.request(method, f"{daemon.cluster()}/{path}"), 501, 501)
         refused(daemon.request(method, f"/v3/clusters/another/{path}"), 404, 40403)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "near"),
+    [
+        ("GET", "/v1/topics", "GET /topics"),
+        ("GET", "/v2/topics/orders/", "GET /topics/{topic}"),
+        ("GET", "/topic", "GET /topics"),
+        ("GET", "/groups", "GET /v1/groups"),
+        ("POST", "/v1/topics", "POST /admin/topics"),
+        ("GET", "/v1/nothing/of/the/kind", None),
+        ("GET", "/%2e%2e//", None),
+    ],
+)
+def test_a_path_that_is_not_there_names_the_one_near_it(
+    daemon: Daemon, method: str, path: str, near: str | None
+) -> None:
+    """Most try /v1/topics first: the topics are v2's, there is no second list."""
+    answer = daemon.request(method, path)
+    refused(answer, 404, 404)
+    hint = "" if near is None else f" Did you mean {near}?"
+    assert answer.json["message"] == f"No such path: GET /openapi.json lists all.{hint}"

@@ -5,11 +5,13 @@ There is one, because each costs some microseconds per request.
 
 from __future__ import annotations
 
+import itertools
 import time
 from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import HttpVersion11, hdrs, web
+from yarl import URL
 
 from kafkalog.errors import KafkalogError, NotReady
 from kafkalog.server.api import Phase
@@ -63,6 +65,7 @@ _ALWAYS = frozenset(
         "/metrics",
     )
 )
+_FOREIGN_PREFIXES = frozenset(("api", "kafka", "v1", "v2", "v3"))
 _SAFE = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
 
 
@@ -181,6 +184,24 @@ def _is_event_source(request: web.Request, spec: Endpoint | None) -> bool:
     return answer is not None and EVENT_STREAM in answer.content
 
 
+async def _near_route(request: web.Request) -> str | None:
+    """The route of a path that differs in its prefix, in a slash or a plural: GET /topics.
+
+    Without names of the request, which an answer should not repeat.
+    """
+    first, *rest = request.rel_url.raw_path.strip("/").split("/")
+    if rest and first in _FOREIGN_PREFIXES:
+        first, *rest = rest
+    for prefix, ending in itertools.product(("", NATIVE_PREFIX.rstrip("/"), "/admin"), ("", "s")):
+        path = "/".join((prefix, first + ending, *rest))
+        found = await request.app.router.resolve(
+            request.clone(rel_url=URL.build(path=path, encoded=True))
+        )
+        if found.http_exception is None and found.route.resource is not None:
+            return f"{request.method} {found.route.resource.canonical}"
+    return None
+
+
 async def _answer_error(
     api: Api, request: web.Request, spec: Endpoint | None, raised: Exception
 ) -> web.Response:
@@ -191,6 +212,8 @@ async def _answer_error(
         error = v3_fault(raised) if request.path.startswith(_V3_PREFIXES) else raised
     elif isinstance(raised, web.HTTPException):
         error = framework_error(raised)
+        if isinstance(raised, web.HTTPNotFound) and (near := await _near_route(request)):
+            error.message += f" Did you mean {near}?"
     else:
         path = request.path[:200]
         _log.error(

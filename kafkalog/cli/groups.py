@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -157,7 +158,11 @@ def reset_offsets(
     if len(targets) > 1:
         raise click.UsageError("Give one of the --to options or --shift-by, not several")
     if not targets:
-        raise click.UsageError("Give --to-earliest, --to-latest, --to-datetime, ...")
+        raise click.UsageError(
+            "Say where to: --to-earliest, --to-latest, --to-datetime TIME, --to-offset OFFSET "
+            "or --shift-by NUMBER. "
+            f"Example: kafkalog groups reset-offsets {quote(group)} --to-earliest"
+        )
     if topics and all_topics:
         raise click.UsageError("Give --topic or --all-topics, not both")
     if execute:

@@ -13,9 +13,11 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import shlex
 import sys
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -50,6 +52,7 @@ _HABITS = {  # what other programs call it, in lower case
     "start": ("server",),
     "consumer-groups": ("groups",),
     "log-dirs": ("dirs describe",),
+    "reset": ("reset-offsets",),
 }
 _ABSENT = {  # what there is not, and what to do
     "stop": "A daemon stops at Ctrl-C or SIGTERM (kill PID).",
@@ -71,6 +74,15 @@ _FOREIGN_OPTIONS: dict[str, tuple[str, ...] | str] = {
     "-o": ("--output",),
     "-p": ("--partitions", "--partition"),
 }
+_TOOLS_OF = {  # group -> Kafka's tool for the same, whose verbs are options
+    "configs": "kafka-configs",
+    "dirs": "kafka-log-dirs",
+    "groups": "kafka-consumer-groups",
+    "offsets": "kafka-get-offsets",
+    "records": "kafka-delete-records",
+    "topics": "kafka-topics",
+}
+_SUBJECT_OPTIONS = ("--topic", "--group", "--entity-name")
 _FORMER_NAMES = {"config": "configs"}
 
 
@@ -89,11 +101,13 @@ class CommandGroup(click.Group):
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, [*args])  # it takes words out
         except click.NoSuchOption as error:
             if error.possibilities:
                 raise
-            usage = f"Options stand after the command: {ctx.command_path} COMMAND [OPTIONS]."
+            usage = _of_verb_option(self, ctx, args) or (
+                f"Options stand after the command: {ctx.command_path} COMMAND [OPTIONS]."
+            )
             raise click.UsageError(f"{error.message} {usage}", ctx) from error
 
     def resolve_command(
@@ -135,6 +149,21 @@ class CommandGroup(click.Group):
                 formatter.write_dl(rows)
 
 
+def _of_verb_option(group: click.Group, ctx: click.Context, args: list[str]) -> str | None:
+    """What ``topics --create --topic x`` is here; None: no option is the name of a command."""
+    words = [part for arg in args for part in (arg.split("=", 1) if arg[:2] == "--" else [arg])]
+    names = group.list_commands(ctx)
+    verb = next((word[2:] for word in words if word[:2] == "--" and word[2:] in names), None)
+    if verb is None:
+        return None
+    subjects = [name for option, name in pairwise(words) if option in _SUBJECT_OPTIONS]
+    hint = f"Did you mean {shlex.join([*ctx.command_path.split(), verb, *subjects])}?"
+    tool = _TOOLS_OF.get(ctx.info_name or "")
+    if tool is not None:
+        hint += f" With Kafka's options: kafkalog compat {shlex.join([tool, *args])}"
+    return hint
+
+
 def _is_hidden(group: click.Group, ctx: click.Context, name: str) -> bool:
     command = group.get_command(ctx, name)
     return command is None or command.hidden
@@ -171,6 +200,15 @@ def _refusal(error: click.NoSuchOption) -> click.UsageError:
         return click.UsageError(f"{error.message} {hint}", error.ctx)
     like = [each for each in error.possibilities or () if each != "--output"]
     return click.NoSuchOption(error.option_name, possibilities=like, ctx=error.ctx)
+
+
+def _with_example(error: click.MissingParameter) -> click.UsageError:
+    """What is missing, and the example of the command's help."""
+    text = (error.ctx and error.ctx.command.help) or ""
+    example = " ".join(text.partition("Example: ")[2].split())
+    if not example:
+        return error
+    return click.UsageError(f"{error.format_message()} Example: {example}", error.ctx)
 
 
 @contextmanager
@@ -335,6 +373,8 @@ class Root(LazyGroup):
                 return super().invoke(ctx)
             except click.NoSuchOption as error:
                 raise _refusal(error) from error
+            except click.MissingParameter as error:
+                raise _with_example(error) from error
 
 
 def make_cli() -> click.Group:

@@ -74,7 +74,9 @@ class JobArguments:
         """
         dirs = self.paths
         if not dirs:
-            raise click.UsageError("Missing argument 'DIR...'")
+            raise click.MissingParameter(
+                ctx=click.get_current_context(), param_hint="'DIR...'", param_type="argument"
+            )
         filesystem = filesystem_for(dirs)
         # Each may be a log directory or a partition in one; s3://logs is in none.
         parents = [each for each in map(os.path.dirname, dirs) if not each.endswith(":")]

@@ -223,7 +223,9 @@ def segments_dump(paths: tuple[str, ...], files: str | None, **flags: bool | int
     """
     wanted = [*paths, *(files.split(",") if files is not None else ())]
     if not wanted:
-        raise click.UsageError("Missing argument 'FILE...'")
+        raise click.MissingParameter(
+            ctx=click.get_current_context(), param_hint="'FILE...'", param_type="argument"
+        )
     for path in wanted:
         if not os.path.exists(path):
             missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)

@@ -1,9 +1,16 @@
-"""``kafkalog consume``: prints records of a topic, and follows its end."""
+"""``kafkalog consume``: prints records of a topic, and follows its end.
+
+With --group it is a member of the group: an instance of the v2 consumers, which the daemon forgets
+when it is idle for consumer.instance.timeout.ms. What was printed and written is committed after
+each page and at the end, so that another member or the next run reads on behind it. Of a record at
+which an interrupt came, both may print it: none is skipped.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -17,6 +24,8 @@ from kafkalog.cli.connection import (
     with_client,
 )
 from kafkalog.client import DaemonFault
+from kafkalog.client.fetch import page_records
+from kafkalog.client.messages import BINARY, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +34,7 @@ if TYPE_CHECKING:
     from kafkalog.client.records import Isolation
 
 _WAIT_MS = 1000
+_TERMINATED = 143  # what a shell says of a program that SIGTERM ended
 
 
 def _start(client: Client, topic: str, partition: int, wanted: str) -> int:
@@ -44,7 +54,9 @@ def _start(client: Client, topic: str, partition: int, wanted: str) -> int:
 class Printer:
     """Prints records in the form that the options ask for; bytes are not changed."""
 
-    def __init__(self, *, as_json: bool, print_key: bool, key_separator: str) -> None:
+    def __init__(
+        self, *, as_json: bool, print_key: bool, key_separator: str, max_messages: int | None
+    ) -> None:
         self._json_line: Callable[..., str] | None = None
         if as_json:
             from kafkalog.format.wire.readable import record_line  # late: not for plain values
@@ -52,7 +64,13 @@ class Printer:
             self._json_line = record_line
         self._print_key = print_key
         self._separator = key_separator.encode()
+        self._max_messages = max_messages
         self.count = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether --max-messages were printed."""
+        return self._max_messages is not None and self.count >= self._max_messages
 
     def write(self, record: ConsumerRecord) -> None:
         """One record per line."""
@@ -76,6 +94,11 @@ class Printer:
 @click.option("--partition", type=int, help="Default: all partitions.")
 @click.option("--offset", help="earliest, latest, a number, or -n.  [default: latest]")
 @click.option("--from-beginning", is_flag=True, help="Same as --offset earliest.")
+@click.option(
+    "--group",
+    help="Read as a member of this consumer group, on from its commits, and commit what was "
+    "printed.",
+)
 @click.option("--max-messages", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option(
     "--exit-at-end", "-e", is_flag=True, help="Stop at the end of the log instead of waiting."
@@ -100,6 +123,7 @@ def consume(
     partition: int | None,
     offset: str | None,
     from_beginning: bool,
+    group: str | None,
     max_messages: int | None,
     exit_at_end: bool,
     print_key: bool,
@@ -110,7 +134,8 @@ def consume(
 ) -> None:
     """Print records of a topic, by default those appended from now on.
 
-    Without --partition, reads all partitions that are served; exit 3 when one is not.
+    Without --partition, reads all partitions that are served; exit 3 when one is not. With --group,
+    --from-beginning is for partitions without a commit of the group.
 
     With --output json, keys, values and headers that are JSON are shown as they are, text as
     strings, and other bytes in base64 with "key_format" or "value_format" beside it. A JSON string
@@ -120,20 +145,26 @@ def consume(
     """
     if from_beginning and offset is not None:
         raise click.UsageError("Give either --from-beginning or --offset")
-    is_partial = False
-    if partition is not None:
-        partitions = [partition]
-    else:
-        entries = [{"topic": topic, **entry} for entry in client.partitions(topic)]
-        is_partial = report_failures(entries)
-        partitions = [int(entry["partition"]) for entry in entries if not is_failed(entry)]
-    if not partitions:
-        raise RequestFailed(f"No partition of topic {topic} is served.")
+    if group is not None and (partition is not None or offset is not None):
+        raise click.UsageError(
+            "--group reads the partitions that the group gives it, from its commits on: leave out "
+            "--partition and --offset. kafkalog groups reset-offsets moves the commits."
+        )
+    partitions, is_partial = _partitions_of(client, topic, partition)
     wanted = "earliest" if from_beginning else offset or "latest"
-    positions = {p: _start(client, topic, p, wanted) for p in partitions}
-    printer = Printer(as_json=output == "json", print_key=print_key, key_separator=key_separator)
+    printer = Printer(
+        as_json=output == "json",
+        print_key=print_key,
+        key_separator=key_separator,
+        max_messages=max_messages,
+    )
+    waiting = _Waiting(topic, wanted, group, exits=exit_at_end)
     try:
-        _follow(client, topic, positions, printer, max_messages, exit_at_end, isolation)
+        if group is not None:
+            _follow_in_group(client, topic, group, wanted, isolation, printer, waiting)
+        else:
+            positions = {p: _start(client, topic, p, wanted) for p in partitions}
+            _follow(client, topic, positions, isolation, printer, waiting)
     except OSError:  # of the output: how many records of it were written is not known
         raise
     except BaseException:
@@ -144,21 +175,111 @@ def consume(
         raise click.exceptions.Exit(PARTIAL_FAILURE)
 
 
+def _partitions_of(client: Client, topic: str, partition: int | None) -> tuple[list[int], bool]:
+    """What is to be read, and whether a partition is not served, which is said."""
+    if partition is not None:
+        return [partition], False
+    entries = [{"topic": topic, **entry} for entry in client.partitions(topic)]
+    is_partial = report_failures(entries)
+    partitions = [int(entry["partition"]) for entry in entries if not is_failed(entry)]
+    if not partitions:
+        raise RequestFailed(f"No partition of topic {topic} is served.")
+    return partitions, is_partial
+
+
+class _Waiting:
+    """The end of what there is: says once, on a terminal, what is waited for and how to stop."""
+
+    def __init__(self, topic: str, wanted: str, group: str | None, *, exits: bool) -> None:
+        start = {"earliest": "beginning", "latest": "end"}.get(wanted)
+        if group is not None:
+            self._text = f"{topic}, for group {group}, on from its commits, else from the {start}"
+        elif start is not None:
+            self._text = f"{topic}, from its {start} on"
+        else:
+            self._text = f"{topic}, from offset {wanted} on"
+        if wanted == "latest":
+            self._text += " (--from-beginning prints earlier ones)"
+        self._is_said = exits or not sys.stderr.isatty()
+        self.exits = exits
+
+    def begin(self) -> None:
+        """There is nothing to read."""
+        if not self._is_said:
+            self._is_said = True
+            click.echo(f"Waiting for records of {self._text}. Ctrl-C stops.", err=True)
+
+
+def _follow_in_group(
+    client: Client,
+    topic: str,
+    group: str,
+    wanted: str,
+    isolation: Isolation | None,
+    printer: Printer,
+    waiting: _Waiting,
+) -> None:
+    """Join, print what the group gives this member and commit it, and leave in any case."""
+    configs = {"auto.offset.reset": wanted, "auto.commit.enable": "false"}
+    if isolation is not None:
+        configs["isolation.level"] = isolation
+    made = client.call("POST", path_of("consumers", group), {"format": "binary", **configs})
+    member = path_of("consumers", group, "instances", made.json["instance_id"])
+    printed: dict[tuple[str, int], int] = {}
+
+    def commit() -> None:
+        sys.stdout.buffer.flush()  # what cannot be written is not committed
+        if printed:
+            client.commit_offsets(group, printed)
+            printed.clear()
+
+    former = signal.signal(signal.SIGTERM, _terminate)  # a member that is killed lingers
+    try:
+        client.call("POST", f"{member}/subscription", {"topics": [topic]})
+        wait_ms = 0
+        while True:
+            query = {"timeout": wait_ms}
+            answer = client.call(
+                "GET", f"{member}/records", query=query, accept=BINARY, wait_seconds=wait_ms / 1000
+            )
+            records = page_records(answer)
+            for record in records:
+                printer.write(record)
+                printed[topic, record.partition] = record.offset + 1
+                if printer.is_full:
+                    return
+            commit()
+            wait_ms = 0 if records else _WAIT_MS
+            if not records:
+                if waiting.exits:
+                    return
+                waiting.begin()
+    finally:
+        try:
+            commit()
+        finally:
+            client.call("DELETE", member)
+            signal.signal(signal.SIGTERM, former)
+
+
+def _terminate(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit(_TERMINATED)
+
+
 def _follow(
     client: Client,
     topic: str,
     positions: dict[int, int],
-    printer: Printer,
-    max_messages: int | None,
-    exit_at_end: bool,
     isolation: Isolation | None,
+    printer: Printer,
+    waiting: _Waiting,
 ) -> None:
     """Read the partitions in turn; wait only after a round without records."""
-    waiting = False
+    is_idle = False
     while True:
         found = False
         for partition in positions:
-            wait = _WAIT_MS // len(positions) if waiting and not exit_at_end else 0
+            wait = _WAIT_MS // len(positions) if is_idle else 0
             try:
                 page = client.fetch_page(
                     topic, partition, positions[partition], max_wait_ms=wait, isolation=isolation
@@ -171,12 +292,14 @@ def _follow(
                 raise RequestFailed(message) from error
             for record in page.records:
                 printer.write(record)
-                if max_messages is not None and printer.count >= max_messages:
+                if printer.is_full:
                     return
             next_offset = page.position.next_offset
             found = found or next_offset > positions[partition]
             positions[partition] = next_offset
         sys.stdout.buffer.flush()
-        if not found and exit_at_end:
-            return
-        waiting = not found
+        is_idle = not found
+        if is_idle:
+            if waiting.exits:
+                return
+            waiting.begin()

@@ -19,7 +19,7 @@ from kafkalog.client.errors import (
     entry_failure,
     position_of,
 )
-from kafkalog.client.messages import BATCHES, BINARY, Request, given, json_body, path_of
+from kafkalog.client.messages import BATCHES, BINARY, Answer, Request, given, json_body, path_of
 from kafkalog.client.records import (
     NO_OFFSET,
     ConsumerRecord,
@@ -140,8 +140,7 @@ def fetch_page(
         if "log_start_offset" not in failure.details:
             raise
         raise _out_of_range(failure, offset) from failure
-    records = tuple(_page_record(entry) for entry in document_of(answer))
-    return FetchedRecords(records, position_of(answer, offset))
+    return FetchedRecords(page_records(answer), position_of(answer, offset))
 
 
 def _out_of_range(failure: Refused, offset: int) -> ClientError:
@@ -155,6 +154,11 @@ def _out_of_range(failure: Refused, offset: int) -> ClientError:
         "request_id": failure.request_id,
     }
     return kind(failure.message, status=failure.status, body=body, nothing_was_done=True)
+
+
+def page_records(answer: Answer) -> tuple[ConsumerRecord, ...]:
+    """The records of an answer in v2's format binary."""
+    return tuple(_page_record(entry) for entry in document_of(answer))
 
 
 def _page_record(entry: dict[str, Any]) -> ConsumerRecord:

@@ -1,19 +1,30 @@
 """Goal: the command line shows groups and sets them back, with honest exit statuses.
 Method: the real command in its own process against a real daemon; output compared to the byte.
+A member that is interrupted, terminated, or whose reader has gone: commits and members afterwards.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import pty
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
-from tests.integration.daemon import V2
+import pytest
+
+from tests.integration.daemon import ROOT, V2
 from tests.integration.test_cli_over_http import done, run
 
 if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
 
 SETTINGS = {"offsets_topic_num_partitions": "3", "http_trusted_proxies": "127.0.0.0/8"}
+
+# A suite that a shell runs in the background hands down that SIGINT is ignored.
+CONSUME = ("env", "--default-signal=INT", sys.executable, "-m", "kafkalog", "consume")
 
 
 def test_the_life_of_a_group(daemon: Daemon) -> None:
@@ -68,3 +79,121 @@ def test_what_a_reset_takes(daemon: Daemon) -> None:
     before = run(daemon, *reset, "--shift-by", "-5", "--dry-run")
     assert before.returncode == 0
     assert before.stderr.splitlines()[0] == b"Offset -2 is before the start of u-0; 0 is taken"
+
+
+def commits(daemon: Daemon, group: str) -> dict[tuple[str, int], int]:
+    found = daemon.request("GET", f"/v1/groups/{group}/offsets").json["offsets"]
+    return {(each["topic"], each["partition"]): each["offset"] for each in found}
+
+
+def ended_following(
+    daemon: Daemon, *words: str, until: bytes, number: signal.Signals
+) -> tuple[int, bytes, bytes]:
+    """Status and outputs of a consume that got the signal once it had printed a line."""
+    with subprocess.Popen(
+        [*CONSUME, *words, "--url", f"http://127.0.0.1:{daemon.port}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,  # communicate knows of no buffer
+        env={**os.environ, "PYTHONUNBUFFERED": ""},  # else a record is printed before its page is
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        assert first == until
+        process.send_signal(number)
+        rest, messages = process.communicate(timeout=30)
+    return process.returncode, first + rest, messages
+
+
+def test_consume_as_a_member_of_a_group(daemon: Daemon) -> None:
+    """What was printed is committed, also of a part of a page; the next run goes on behind it."""
+    done(run(daemon, "topics", "create", "read", "--partitions", "2"))
+    done(run(daemon, "produce", "read", "--partition", "0", stdin=b"a\nb\nc\n"))
+    done(run(daemon, "produce", "read", "--partition", "1", stdin=b"d\n"))
+    member = ("consume", "read", "--group", "readers", "-e")
+    assert done(run(daemon, *member)) == b"", "the end, for a group without commits"
+    assert commits(daemon, "readers") == {}
+    whole = (*member, "--from-beginning")
+    first = done(run(daemon, *whole, "--max-messages", "2"))
+    assert sum(commits(daemon, "readers").values()) == 2
+    rest = done(run(daemon, *whole))
+    assert sorted((first + rest).splitlines()) == [b"a", b"b", b"c", b"d"]
+    assert commits(daemon, "readers") == {("read", 0): 3, ("read", 1): 1}
+    assert done(run(daemon, *whole)) == b""
+    done(run(daemon, "produce", "read", "--partition", "1", stdin=b"k\n"))
+    json_line = done(run(daemon, *member, "--output", "json"))
+    assert json.loads(json_line)["value"] == "k"
+    assert commits(daemon, "readers") == {("read", 0): 3, ("read", 1): 2}
+    assert daemon.request("GET", "/v1/groups/readers").json["members"] == []
+    missing = run(daemon, "consume", "nope", "--group", "readers", "-e")
+    assert missing.returncode == 1
+    assert b"nope" in missing.stderr
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_member_that_is_ended_commits_and_leaves(
+    daemon: Daemon, number: signal.Signals, status: int
+) -> None:
+    group = f"ended-{status}"
+    done(run(daemon, "topics", "create", group))
+    done(run(daemon, "produce", group, stdin=b"a\nb\n"))
+    words = (group, "--group", group, "--from-beginning")
+    ended, shown, messages = ended_following(daemon, *words, until=b"a\n", number=number)
+    printed = len(shown.splitlines())
+    assert (ended, messages) == (status, b"Processed a total of %d messages\n" % printed)
+    assert commits(daemon, group) == {(group, 0): printed}
+    assert daemon.request("GET", f"/v1/groups/{group}").json["members"] == []
+
+
+def test_what_nobody_read_is_not_committed(daemon: Daemon) -> None:
+    done(run(daemon, "topics", "create", "unread"))
+    done(run(daemon, "produce", "unread", stdin=b"a\n"))
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = ("consume", "unread", "--group", "unread", "--from-beginning", "-e")
+    with os.fdopen(writer, "wb") as closed:
+        ended = subprocess.run(
+            [sys.executable, "-m", "kafkalog", *words, "--url", f"http://127.0.0.1:{daemon.port}"],
+            stdout=closed,
+            cwd=ROOT,
+            check=False,
+            timeout=60,
+        )
+    assert ended.returncode == 141
+    assert commits(daemon, "unread") == {}
+    assert daemon.request("GET", "/v1/groups/unread").status == 404, "no member either"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "waited, from its end on (--from-beginning prints earlier ones)"),
+        (("--from-beginning",), "waited, from its beginning on"),
+        (("--offset", "0"), "waited, from offset 0 on"),
+        (
+            ("--group", "g"),
+            "waited, for group g, on from its commits, else from the end (--from-beginning prints "
+            "earlier ones)",
+        ),
+    ],
+)
+def test_a_person_reads_what_is_waited_for(
+    daemon: Daemon, words: tuple[str, ...], said: str
+) -> None:
+    """Once, on standard error, and only on a terminal: kafka-console-consumer.sh says nothing."""
+    run(daemon, "topics", "create", "waited")  # once is enough
+    screen, terminal = pty.openpty()
+    with subprocess.Popen(
+        [*CONSUME, "waited", *words, "--url", f"http://127.0.0.1:{daemon.port}"],
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        cwd=ROOT,
+    ) as process:
+        os.close(terminal)
+        with open(screen, "rb", buffering=0) as shown:
+            lines = shown.read(1000).splitlines()
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+    assert lines[0].decode() == f"Waiting for records of {said}. Ctrl-C stops."
+    assert process.returncode == 130

@@ -92,6 +92,7 @@ def test_the_short_option_helps(words: tuple[str, ...]) -> None:
         (("topics", "create", "t", "--replication-factor", "1"), "one broker: leave it out"),
         (("consume", "t", "--property", "print.key=true"), "print.key=true is --print-key"),
         (("consume", "t", "--timeout-ms", "5"), "Did you mean --exit-at-end?"),
+        (("consume", "t", "--group", "g", "--offset", "3"), "leave out --partition and --offset."),
         (("consume", "t", "-n", "5"), "Did you mean --max-messages?"),
         (("topics", "list", "--broker-list", "a:1"), "Did you mean --url?"),
         (("topics", "create", "t", "-p", "3"), "Did you mean --partitions?"),
@@ -123,7 +124,7 @@ def test_a_near_miss_is_named(words: tuple[str, ...], hint: str) -> None:
 
 
 def test_no_group_is_no_output() -> None:
-    assert "--output" not in run("consume", "t", "--group", "g").stderr.splitlines()[-1]
+    assert "--output" not in run("topics", "list", "--group", "g").stderr.splitlines()[-1]
 
 
 def test_help_and_version_are_commands_too() -> None:
@@ -417,6 +418,7 @@ def shell(line: str) -> subprocess.CompletedProcess[bytes]:
         "kafkalog --help",
         "kafkalog topics -h",
         "kafkalog configs list",
+        "kafkalog compat install DIR.bin",
         "kafkalog segments dump DIR",
     ],
 )
@@ -429,11 +431,12 @@ def test_a_reader_that_has_gone(command: str, tmp_path: Path) -> None:
     assert done.stderr.splitlines()[:-1] == []
 
 
-def test_a_closed_pipe_ends_with_141() -> None:
+@pytest.mark.parametrize("words", [("configs", "list"), ("compat", "install", "DIR")])
+def test_a_closed_pipe_ends_with_141(words: tuple[str, ...], tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with subprocess.Popen(
-        [sys.executable, "-m", "kafkalog", "configs", "list"],
+        [sys.executable, "-m", "kafkalog", *(word.replace("DIR", str(tmp_path)) for word in words)],
         stdout=writer,
         stderr=subprocess.PIPE,
         cwd=ROOT,

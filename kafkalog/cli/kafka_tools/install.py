@@ -77,6 +77,7 @@ def install(ctx: click.Context, directory: str, force: bool) -> None:
             beside.write_text(text, encoding="utf-8")
             beside.chmod(_MODE)
             os.replace(beside, path)  # at once, because another process may be starting it
-            click.echo(path)
     except OSError as error:
         raise click.ClickException(f"{error.filename}: {error.strerror}") from error
+    for path in scripts:
+        click.echo(path)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kafkalog.client import Client
 
 _KEEPERS = {
-    "older_segment": "kept: older one retained",
+    "older_segment": "kept: an older one stays",
     "empty_active": "kept: active and empty",
     "high_watermark": "kept: it has records above the high watermark",
     "policy": "kept: no delete in cleanup.policy",

@@ -227,7 +227,7 @@ def test_explain(daemon: Daemon) -> None:
     assert [row[5] for row in cells] == [
         "deleted by time",
         "kept: inside the limits",
-        "kept: older one retained",
+        "kept: an older one stays",
     ]
     assert cells[0][6] == "-"
     assert int(cells[1][6]) > 0

@@ -330,6 +330,14 @@ def test_an_answer_by_a_control_key(key: bytes, status: int, tmp_path: Path) -> 
     assert (ended, shown.endswith(b"\r\nNothing was changed.\r\n")) == (status, True)
 
 
+def test_no_limit_is_said_to_people() -> None:
+    words = ("-m", "kafkalog", "configs", "list", "--topics")
+    code, shown = at_terminal(b"", words)
+    (line,) = [each for each in shown.splitlines() if each.startswith(b"flush.messages ")]
+    assert (code, b" 9223372036854775807 (no limit) " in line) == (0, True)
+    assert "no limit" not in run("configs", "list", "--topics").stdout
+
+
 def test_an_empty_password_is_said() -> None:
     status, shown = answered(b"Password", b"\n", "auth", "hash-password", "al")
     assert (status, shown.endswith(b"Error: The password is empty.\r\n")) == (1, True)

@@ -381,7 +381,11 @@ def make_cli() -> click.Group:
     """The whole tree without ``server``."""
     root = Root(
         "kafkalog",
-        "Topic logs exactly as Apache Kafka keeps them on disk, served over HTTP.",
+        "Topic logs exactly as Apache Kafka keeps them on disk, served over HTTP.\n\n"
+        "\b\n"  # click's mark of lines that stay as they are
+        "Begin with kafkalog server; then, in another terminal:\n"
+        "  echo hello | kafkalog produce greetings\n"
+        "  kafkalog consume greetings --from-beginning",
         COMMANDS[""],
     )
     for group, help_text in _GROUP_HELP.items():

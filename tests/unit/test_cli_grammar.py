@@ -127,6 +127,11 @@ def test_no_group_is_no_output() -> None:
     assert "--output" not in run("topics", "list", "--group", "g").stderr.splitlines()[-1]
 
 
+def test_the_help_says_how_to_begin() -> None:
+    shown = run("--help").stdout
+    assert "\n    kafkalog consume greetings --from-beginning\n" in shown
+
+
 def test_help_and_version_are_commands_too() -> None:
     for words, meant in (
         (("help",), ("--help",)),

@@ -357,6 +357,33 @@ def test_a_daemons_own_directories_are_not_called_kafkas() -> None:
     assert f"{A}: made by kafkalog, node.id 1" in notes(plan, "info")
 
 
+def test_who_made_a_cluster_is_known_after_a_start_without_topics() -> None:
+    disk = SimManager().start().stop()
+    disk = SimManager(disk).start().with_topic("t").stop()
+    plan = hand_over(disk, plan_adoption, is_executed=False)
+    assert f"{A}: made by kafkalog, node.id 1" in notes(plan, "info")
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [("2.8", b"cluster.id"), ("3.9", b"cluster.id"), ("1.1", b"broker.id"), ("3.9", b"node.id")],
+)
+def test_what_belongs_to_two_brokers_is_not_handed_back(kind: str, key: bytes) -> None:
+    """Kafka would not start on it."""
+    disk = started(adopted(kind)).stop()
+    lines = disk.read_file(f"{B}/{META_PROPERTIES}").splitlines()
+    changed = [key + b"=77" if line.startswith(key + b"=") else line for line in lines]
+    assert changed != lines
+    disk.write_file_atomically(f"{B}/{META_PROPERTIES}", b"\n".join(changed))
+    plan = hand_over(disk, plan_hand_back, is_executed=True)
+    shown = key.decode().replace("broker", "node")
+    assert f"{B}/meta.properties was changed: " in notes(plan, "error")
+    assert f"{shown} is 77, not " in notes(plan, "error")
+    assert "doctor --repair" in notes(plan, "error")
+    assert plan.changes == []
+    assert key + b"=77" in disk.read_file(f"{B}/{META_PROPERTIES}")
+
+
 def test_a_torn_tail_that_was_kept_is_named() -> None:
     disk = left_by("3.5")  # not stopped cleanly
     file = min(log_bytes(disk))

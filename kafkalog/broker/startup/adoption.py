@@ -74,7 +74,8 @@ def _planned(hand_over: HandOver) -> HandOverPlan:
     cluster_id = identities.cluster_id or encode_id(hand_over.new_id())
     copies = {each.path: each.registry for each in found if each.registry is not None}
     before = newest_of(copies) if copies else RegistryState()
-    _refuse_changed(found, identities, before)
+    refuse_changed(found, identities)
+    _refuse_another_cluster(found, identities, before)
     wanted = {each.path: each.meta for each in found}
     wanted |= {path: meta for path, (meta, _) in identities.meta.items()}
     metas = {
@@ -104,13 +105,11 @@ def _planned(hand_over: HandOver) -> HandOverPlan:
     return plan
 
 
-def _refuse_changed(
-    found: Sequence[IdentityFiles], identities: IdentityPlan, before: RegistryState
-) -> None:
-    """UnusableLogDirs where meta.properties and the registry name different owners.
+def refuse_changed(found: Sequence[IdentityFiles], identities: IdentityPlan) -> None:
+    """UnusableLogDirs where one meta.properties names another owner than the other files.
 
     Which is right, the operator knows: Kafka refuses as well, and a start here would follow one of
-    them. A cluster.id that was made here is no Kafka's, and gives way to one that is.
+    them.
     """
     for each in found:
         wanted, reason = identities.meta.get(each.path, (None, ""))
@@ -126,6 +125,15 @@ def _refuse_changed(
                 "it together with these",
                 log_dir=each.path,
             )
+
+
+def _refuse_another_cluster(
+    found: Sequence[IdentityFiles], identities: IdentityPlan, before: RegistryState
+) -> None:
+    """UnusableLogDirs where all directories are of another cluster than the registry says.
+
+    A cluster.id that was made here is no Kafka's, and gives way to one that is.
+    """
     stored = identities.cluster_id
     if stored is not None and before.cluster_id not in (None, before.made_cluster_id, stored):
         raise UnusableLogDirs(

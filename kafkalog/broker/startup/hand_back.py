@@ -13,8 +13,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kafkalog.broker.directory.identity import node_id_of, plan_identities
 from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE
-from kafkalog.broker.startup.adoption import is_made_here, kind_of
+from kafkalog.broker.startup.adoption import is_made_here, kind_of, refuse_changed
 from kafkalog.broker.startup.hand_over import FileChange, HandOverPlan, Note, counted, named
 from kafkalog.broker.topics.registry import RegistryState, newest_of
 from kafkalog.errors import UnusableLogDirs
@@ -45,6 +46,8 @@ def plan_hand_back(hand_over: HandOver) -> HandOverPlan:
         if not copies and not any(map(_has_given_id, found)):
             message = f"it has no {REGISTRY_FILE}: kafkalog did not adopt it"
             return HandOverPlan([Note("error", each.path, message) for each in found])
+        node_id = node_id_of(found, None)
+        refuse_changed(found, plan_identities(found, node_id, lambda _path, _state: ()))
         return _planned(hand_over, found, newest_of(copies) if copies else RegistryState())
     except UnusableLogDirs as error:
         return HandOverPlan([Note("error", "log directories", error.message)])

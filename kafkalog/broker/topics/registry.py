@@ -471,7 +471,8 @@ class TopicRegistry:
         """These directories serve from now on, at these paths; durable unless nothing is new.
 
         A registry that was never written stays so, and its first change takes them along: there is
-        no topic yet that one of them could hold. Raises as ``change``.
+        no topic yet that one of them could hold. But who made the cluster.id, no other file says.
+        Raises as ``change``.
         """
         known = {**self.state.log_dirs, **present}
         state = replace(self.state, log_dirs=known, cluster_id=cluster_id, node_id=node_id)
@@ -479,7 +480,8 @@ class TopicRegistry:
             return
         if state.generation == 0:
             self.state = state
-            return
+            if state.made_cluster_id is None:
+                return
         self.change(replace(state, generation=state.generation + 1))
 
     def change(self, state: RegistryState) -> None:

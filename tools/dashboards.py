@@ -190,8 +190,8 @@ LOGS = dashboard(
     variables=[
         variable("instance", "kafkalog_build_info"),
         variable("log_dir", f"kafkalog_log_dir_online{{{_HERE}}}"),
-        variable("topic", f"kafkalog_log_end_offset{{{_HERE}}}"),
-        variable("partition", f"kafkalog_log_end_offset{{{_TOPIC}}}"),
+        variable("topic", f"kafkalog_log_size_bytes{{{_HERE}}}"),
+        variable("partition", f"kafkalog_log_size_bytes{{{_TOPIC}}}"),
     ],
     rows=[_HEALTH, _DISK, _RETENTION, _COMPACTION, _TOPICS, _SERVICE],
     annotations=[

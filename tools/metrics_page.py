@@ -37,8 +37,10 @@ The settings `metrics.partition.level`, `metrics.partition.limit`, `metrics.topi
 `metrics.topic.exclude` control the number of series. With `metrics.partition.level=topic`, or with
 more partitions than the limit (a warning in the log, `kafkalog_metrics_degraded` 1), the families
 of partitions that are marked Σ have one series per topic, with the label `topic` only: the sum, the
-oldest or the largest value of the partitions. The other families of partitions are absent. A
-deleted topic loses its series immediately.
+oldest or the largest value of the partitions. The other families of partitions are absent. Internal
+topics (`__consumer_offsets` has 50 partitions) always have these series per topic, under kafkalog's
+and Kafka's names, and count as one partition for the limit. A deleted topic loses its series
+immediately.
 
 The client library adds `process_*`, `python_info` and `python_gc_*`.
 """

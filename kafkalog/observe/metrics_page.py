@@ -15,6 +15,7 @@ import structlog
 from prometheus_client import Counter
 from prometheus_client.metrics_core import GaugeMetricFamily
 
+from kafkalog.format.topic_names import is_internal
 from kafkalog.observe import kafka_names
 from kafkalog.observe.exposition import (
     SLICE,
@@ -34,6 +35,7 @@ from kafkalog.observe.partition_metrics import (
     PartitionSample,
     joined,
     of_topics,
+    with_internal_summed,
 )
 from kafkalog.observe.prometheus import values_of
 from kafkalog.observe.topic_metrics import KAFKA_TOPIC_ALIASES, TopicTotals
@@ -114,8 +116,13 @@ class MetricsPage:
         return PartitionLevel.TOPIC if is_degraded else options.partition_level
 
     def _shown_partitions(self, snapshot: Snapshot) -> int:
+        """Those with series of their own; an internal topic counts as one."""
         shows_topic = self._options.shows_topic
-        return sum(count for topic, count in snapshot.topics.items() if shows_topic(topic))
+        return sum(
+            1 if is_internal(topic) else count
+            for topic, count in snapshot.topics.items()
+            if shows_topic(topic)
+        )
 
     # ---- the parts
 
@@ -163,7 +170,7 @@ class MetricsPage:
         rows: Iterable[PartitionSample] = (
             each for each in snapshot.samples() if scrape.shows_topic(each.topic)
         )
-        renderer = self._partitions
+        renderer, rows = self._partitions, with_internal_summed(rows)
         if level is PartitionLevel.TOPIC:
             renderer, rows = self._topics, (await _by_topic(rows)).values()
         return await renderer.render(

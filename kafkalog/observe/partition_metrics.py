@@ -1,8 +1,10 @@
 """The metric families of partitions, under kafkalog's and under Kafka's names.
 
 Owns names, help and how the partitions of a topic are summed where ``metrics.partition.level`` (or
-the number of partitions) selects topics. Both sets of names are computed from the same sample, so
-that they agree. ``Snapshot`` is what one scrape reads of the rest of the daemon; no disk.
+the number of partitions) selects topics. Internal topics are always summed: ``__consumer_offsets``
+alone has 50 partitions, and no operator acts on one of them. Both sets of names are computed from
+the same sample, so that they agree. ``Snapshot`` is what one scrape reads of the rest of the
+daemon; no disk.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import enum
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.format.topic_names import is_internal
 from kafkalog.observe.exposition import RowFamily
 
 if TYPE_CHECKING:
@@ -22,11 +25,11 @@ if TYPE_CHECKING:
 class PartitionSample(NamedTuple):
     """The published facts of one partition at one moment; None: there is no such thing.
 
-    ``*_s`` are wall-clock seconds. ``partition`` is -1 in the sum over a topic.
+    ``*_s`` are wall-clock seconds. ``partition`` is None in the sum over a topic.
     """
 
     topic: str
-    partition: int
+    partition: int | None
     size_bytes: float
     segments: float
     start_offset: float | None
@@ -120,9 +123,28 @@ def joined(one: PartitionSample, other: PartitionSample) -> PartitionSample:
             values.append(there if here is None else here)
         else:
             values.append(join(here, there))
-    sample = PartitionSample._make((one.topic, -1, *values))
+    sample = PartitionSample._make((one.topic, None, *values))
     is_counted = one.records is not None and other.records is not None
     return sample if is_counted else sample._replace(records=None)
+
+
+def with_internal_summed(samples: Iterable[PartitionSample]) -> Iterator[PartitionSample]:
+    """Those of internal topics as one a topic, after all others."""
+    sums: dict[str, PartitionSample] = {}
+    for sample in samples:
+        if not is_internal(sample.topic):
+            yield sample
+            continue
+        known = sums.get(sample.topic)
+        sums[sample.topic] = _alone(sample) if known is None else joined(known, sample)
+    yield from sums.values()
+
+
+def _alone(sample: PartitionSample) -> PartitionSample:
+    """The sum over a topic of which no other partition is known yet."""
+    values = zip(_IN_ORDER, sample[2:], strict=True)
+    kept = [None if join is None else value for join, value in values]
+    return PartitionSample._make((sample.topic, None, *kept))
 
 
 class BrokerState(enum.Enum):

@@ -305,6 +305,26 @@ def test_a_level_of_topics_sums_what_can_be_summed() -> None:
     assert joined(counted, counted).records == 10
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_internal_topics_have_series_by_topic(partitions: int) -> None:
+    """The partitions of `__consumer_offsets` were 42 % of a young daemon's series."""
+    name = "__consumer_offsets"
+    internal = [PartitionSample(name, n, 10, 2, 3, 4, 5, dirty_bytes=n) for n in range(partitions)]
+    own = [PartitionSample("t", number, 1, 2, 3, 4, 5) for number in range(2)]
+    options = MetricsOptions(partition_limit=3, has_kafka_exporter_names=True)
+    lines = page_of(Metrics(), snapshot_of(*internal, *own), options).splitlines()
+    assert 'kafkalog_log_size_bytes{partition="1",topic="t"} 1.0' in lines
+    assert [each for each in lines if f'topic="{name}"' in each] == [
+        f'kafkalog_log_size_bytes{{topic="{name}"}} {10 * partitions}.0',
+        f'kafkalog_log_segments{{topic="{name}"}} {2 * partitions}.0',
+        f'kafkalog_cleaner_dirty_bytes{{topic="{name}"}} {sum(range(partitions))}.0',
+        f'kafka_log_log_size{{topic="{name}"}} {10 * partitions}.0',
+        f'kafka_log_log_numlogsegments{{topic="{name}"}} {2 * partitions}.0',
+        f'kafka_topic_partitions{{topic="{name}"}} {partitions}.0',
+    ]
+    assert "kafkalog_metrics_degraded 0.0" in lines
+
+
 def test_a_level_of_none_has_no_topic_at_all() -> None:
     """M26: the sums over all topics stay."""
     page = page_of(busy_metrics(), BUSY, MetricsOptions(partition_level=PartitionLevel.NONE))

@@ -23,5 +23,7 @@ while :; do
   printf '{"key":"account-%d","value":null}\n' $((run % 1000)) |
     $kafkalog produce demo.accounts --format jsonl
   $kafkalog consume demo.clicks --offset -100 --exit-at-end >/dev/null
+  # a group that catches up in every third run
+  [ $((run % 3)) -ne 1 ] || $kafkalog groups reset-offsets demo.readers --topic demo.clicks --to-latest --yes >/dev/null
   sleep 1
 done

@@ -153,6 +153,17 @@ _TOPICS = Row("Topic $topic", [
           _rate("topic", "kafkalog_fetch_bytes_total", _TOPIC, "out")),
 ], repeat="topic")  # fmt: skip
 
+_GROUPS = Row("Consumer groups", [
+    _line("Lag, by group", "short", Query(
+        f"sum by (group) (kafkalog_group_lag_offsets{{{_TOPIC}}})", "{{group}}")),
+    _line("Lag, by topic", "short", Query(
+        f"sum by (topic) (kafkalog_group_lag_offsets{{{_TOPIC}}})", "{{topic}}")),
+    panel("Retention left before unread records are deleted", "timeseries", [Query(
+        f"min by (group, topic) (kafkalog_group_retention_left_ratio{{{_TOPIC}}})",
+        "{{group}} {{topic}}",
+    )], "percentunit", steps=limits(0.2, 0.05), custom=_LIMIT_LINES),
+])  # fmt: skip
+
 _OK = f'{_HERE},outcome="ok"'
 _SERVICE = Row("Service", [
     panel("Append", "timeseries", _quantiles("kafkalog_append_seconds", _OK), "s"),
@@ -193,7 +204,7 @@ LOGS = dashboard(
         variable("topic", f"kafkalog_log_size_bytes{{{_HERE}}}"),
         variable("partition", f"kafkalog_log_size_bytes{{{_TOPIC}}}"),
     ],
-    rows=[_HEALTH, _DISK, _RETENTION, _COMPACTION, _TOPICS, _SERVICE],
+    rows=[_HEALTH, _DISK, _RETENTION, _GROUPS, _COMPACTION, _TOPICS, _SERVICE],
     annotations=[
         annotation("Starts", f'1000 * process_start_time_seconds{{{_HERE},job="kafkalog"}}',
                    "{{instance}} started", "blue", is_time=True),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter, Gauge, Histogram
 
 from kafkalog.observe import kafka_names
+from kafkalog.observe.group_metrics import GROUP_FAMILIES, KAFKA_EXPORTER_GROUP_NAMES
 from kafkalog.observe.metrics import Metrics
 from kafkalog.observe.metrics_page import own_families
 from kafkalog.observe.partition_metrics import (
@@ -42,6 +43,11 @@ topics (`__consumer_offsets` has 50 partitions) always have these series per top
 and Kafka's names, and count as one partition for the limit. A deleted topic loses its series
 immediately.
 
+Consumer groups have one series per group and topic, of the last ten seconds. With more of these
+pairs than `metrics.partition.limit` (a warning in the log, `kafkalog_metrics_degraded` 1), or with
+`metrics.partition.level=none`, they have one per group, with the label `group` only; with more
+groups than the limit, one for all groups. `GET /v1/groups/{group}/offsets` has each partition.
+
 The client library adds `process_*`, `python_info` and `python_gc_*`.
 """
 _NATIVE = "\n## kafkalog\n"
@@ -52,7 +58,8 @@ The names that the JMX exporter with Strimzi's rules gives Kafka's metrics, for 
 and alerts. `metrics.kafka.aliases=false` leaves them out. The values are those of the families
 above. Differences: `logDirectory` has no quotes around its value; `max_clean_time_secs` is 0 before
 the first clean; the quantiles of flushes are computed from buckets since the start. Metrics of
-replication are absent. `kafka_topic_*` also requires `metrics.kafka.exporter.names=true`.
+replication are absent. `kafka_topic_*` and `kafka_consumergroup_*` also require
+`metrics.kafka.exporter.names=true`; the lag of a group is there by topic, not by partition.
 
 `promtool check metrics` finds nothing in the names of kafkalog. In Kafka's it finds what follows,
 which stays, because dashboards and alerts ask for these names.
@@ -106,6 +113,10 @@ def _rows() -> Iterator[Row]:
     for each in KAFKA_TOPIC_ALIASES:
         is_split = each.field not in ("bad_crcs", "null_keys")
         yield each.name, each.kind, "none; topic" if is_split else "", each.text
+    for each in GROUP_FAMILIES:
+        yield each.name, each.kind, "group, topic", each.text
+    for each in KAFKA_EXPORTER_GROUP_NAMES:
+        yield each.name, each.kind, "consumergroup, topic", each.text
     metrics = Metrics()
     for collector in metrics.collectors():
         if isinstance(collector, Counter | Gauge | Histogram):

@@ -32,6 +32,7 @@ from kafkalog.broker.directory.cordon import LogDirChanges
 from kafkalog.broker.directory.limits import QueueBudget, TopicQuotas
 from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE, LogDir
 from kafkalog.broker.directory.unit import make_unit
+from kafkalog.broker.groups.lags import GroupLags
 from kafkalog.broker.groups.offsets import GroupOffsets
 from kafkalog.broker.log_stats import LOG_METRICS_TASK, LogStats
 from kafkalog.broker.moves.partition_move import MoveContext
@@ -213,6 +214,7 @@ class LogManager:
             self.checkpoints,
             self.retention,
             self.group_offsets,
+            self.group_lags,
             self.sinks,
             self.reload,
             self.cleaning.cleaner.wake,
@@ -251,6 +253,7 @@ class LogManager:
         )
         self.log_dir_changes = LogDirChanges(logs, runtime, self.moves)
         self.group_offsets = GroupOffsets(logs, runtime, self.topics)
+        self.group_lags = GroupLags(logs, runtime.clock, self.group_offsets, hold_of)
         self.log_stats = LogStats(
             logs,
             runtime,

@@ -334,7 +334,8 @@ class Operations:
     @requires(Action.DESCRIBE, Resource.CLUSTER)
     def metrics_snapshot(self) -> Snapshot:
         """What a scrape sees of the logs; no disk."""
-        return self._manager.log_stats.snapshot(self.readiness())
+        snapshot = self._manager.log_stats.snapshot(self.readiness())
+        return snapshot._replace(groups=self._manager.group_lags.samples)
 
     @requires(Action.CLUSTER, Resource.CLUSTER)
     def look_inside(self) -> None:

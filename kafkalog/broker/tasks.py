@@ -14,6 +14,7 @@ import structlog
 
 from kafkalog.broker.directory.commands import EachCommand, FlushCommand
 from kafkalog.broker.directory.storage_fault import remedy_of
+from kafkalog.broker.groups.lags import GROUP_LAGS_TASK, PERIOD_MS as GROUP_LAGS_PERIOD_MS
 from kafkalog.broker.groups.offsets import EXPIRY_TASK
 from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.broker.transactions import coordinator
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.directory.checkpoints import Checkpoints
     from kafkalog.broker.directory.log_dir import LogDir
+    from kafkalog.broker.groups.lags import GroupLags
     from kafkalog.broker.groups.offsets import GroupOffsets
     from kafkalog.broker.retention.retention import Retention
     from kafkalog.broker.runtime import Runtime
@@ -60,6 +62,7 @@ class PeriodicTasks:
         checkpoints: Checkpoints,
         retention: Retention,
         group_offsets: GroupOffsets,
+        group_lags: GroupLags,
         sinks: Sinks,
         reload: PartitionReload,
         wake_cleaner: Callable[[], None],
@@ -70,6 +73,7 @@ class PeriodicTasks:
         self._checkpoints = checkpoints
         self._retention = retention
         self._group_offsets = group_offsets
+        self._group_lags = group_lags
         self._sinks = sinks
         self._reload = reload
         self._wake_cleaner = wake_cleaner
@@ -128,6 +132,7 @@ class PeriodicTasks:
             config.offsets_retention_check_interval_ms,
             config.offsets_retention_check_interval_ms,
         )
+        self._every(GROUP_LAGS_TASK, self._group_lags.run_once, 0, GROUP_LAGS_PERIOD_MS)
         self._start_sinks()
         self._every(LOG_DIR_METRICS_TASK, self.measure_once, 0, _METRICS_PERIOD_MS)
         self._every_dir(RELOAD_TASK, self._reload.run_once, _RELOAD_PERIOD_MS, _RELOAD_PERIOD_MS)
@@ -198,14 +203,13 @@ class PeriodicTasks:
             self._logs.unit_of(logs[0]).writer.submit(EachCommand(works, 1))
 
     def measure_once(self) -> None:
-        """Gauges of all directories, samples of traffic and lags, a turn of every idle thread.
+        """Gauges of all directories, a sample of the traffic, a turn of every idle thread.
 
         Loop body.
         """
         clock, metrics = self._runtime.clock, self._runtime.metrics
         metrics.beat("scheduler", clock.wall_ms())
         metrics.history.sample(clock.wall_ms(), clock.monotonic_ns())
-        self._group_offsets.lag_history.sample(clock.wall_ms())
         for unit in self._logs.online_units:
             unit.wake()
         self._wake_cleaner()

@@ -26,6 +26,12 @@ from kafkalog.observe.exposition import (
     number_text,
     stock_text,
 )
+from kafkalog.observe.group_metrics import (
+    GROUP_FAMILIES,
+    KAFKA_EXPORTER_GROUP_NAMES,
+    GroupSample,
+    fitting,
+)
 from kafkalog.observe.metrics_options import MetricsOptions, PartitionLevel, Question
 from kafkalog.observe.partition_metrics import (
     KAFKA_ALIASES,
@@ -68,8 +74,13 @@ class MetricsPage:
         self._partitions = RowRenderer[PartitionSample](families, "topic", "partition")
         self._topics = RowRenderer[PartitionSample](of_topics(PARTITION_FAMILIES), "topic")
         self._traffic = RowRenderer[TopicTotals](KAFKA_TOPIC_ALIASES, "topic")
+        self._groups = [RowRenderer[GroupSample](GROUP_FAMILIES, "group", "topic")]
+        if options.has_kafka_aliases and options.has_kafka_exporter_names:
+            names = KAFKA_EXPORTER_GROUP_NAMES
+            self._groups.append(RowRenderer[GroupSample](names, "consumergroup", "topic"))
         # owned by the event loop
         self._is_degraded = False
+        self._has_summed_groups = False
 
     async def render(
         self,
@@ -81,12 +92,14 @@ class MetricsPage:
         for tell in self._metrics.before_page:
             tell()
         scrape = _Scrape(self._options, question or Question())
-        level = self._level_of(snapshot)
-        own = own_families(snapshot, state, is_degraded=self._is_degraded)
+        level, groups = self._level_of(snapshot), await self._groups_of(snapshot)
+        is_degraded = self._is_degraded or self._has_summed_groups
+        own = own_families(snapshot, state, is_degraded=is_degraded)
         parts = [
             await self._of_counters(scrape, level),
             await self._of_families(own, scrape, level),
             await self._of_partitions(snapshot, scrape, level),
+            await self._of_groups(groups, scrape),
         ]
         if self._options.has_kafka_aliases:
             aliases = self._aliases(snapshot, state)
@@ -123,6 +136,24 @@ class MetricsPage:
             for topic, count in snapshot.topics.items()
             if shows_topic(topic)
         )
+
+    async def _groups_of(self, snapshot: Snapshot) -> list[GroupSample]:
+        """The rows of groups of topics that the settings show; the first sum is logged."""
+        options = self._options
+        shown = [each for each in snapshot.groups if options.shows_topic(each.topic or "")]
+        is_summed = 0 < options.partition_limit < len(shown)
+        if is_summed and not self._has_summed_groups:
+            _log.warning(
+                "group_metrics_degraded",
+                pairs=len(shown),
+                limit=options.partition_limit,
+                what_to_do="raise metrics.partition.limit, delete groups that nobody uses, or "
+                "leave topics out with metrics.topic.exclude: until then groups have series "
+                "without a topic",
+            )
+        self._has_summed_groups = is_summed
+        has_topics = options.partition_level is not PartitionLevel.NONE
+        return await fitting(shown, options.partition_limit, has_topics=has_topics)
 
     # ---- the parts
 
@@ -177,6 +208,22 @@ class MetricsPage:
             rows, scrape.exposition, scrape.question.shows_family, is_whole=is_whole
         )
 
+    async def _of_groups(self, groups: Iterable[GroupSample], scrape: _Scrape) -> str:
+        """Of a scrape that asks for topics only what has one."""
+        question = scrape.question
+        rows = [
+            each
+            for each in groups
+            if (question.is_whole if each.topic is None else scrape.shows_topic(each.topic))
+        ]
+        texts = [
+            await renderer.render(
+                rows, scrape.exposition, question.shows_family, is_whole=question.is_whole
+            )
+            for renderer in self._groups
+        ]
+        return "".join(texts)
+
     async def _of_traffic(self, scrape: _Scrape, level: PartitionLevel) -> str:
         """Kafka's names for the counters of topics, and of all topics together."""
         rows = (
@@ -213,8 +260,8 @@ def own_families(snapshot: Snapshot, state: BrokerState, *, is_degraded: bool) -
     yield states
     yield GaugeMetricFamily(
         "kafkalog_metrics_degraded",
-        "1 while there are more partitions than metrics.partition.limit, so that series are per "
-        "topic.",
+        "1 while there are more partitions, or pairs of group and topic, than "
+        "metrics.partition.limit, so that series are per topic, or per group.",
         value=float(is_degraded),
     )
     deletable = GaugeMetricFamily(

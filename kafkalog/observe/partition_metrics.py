@@ -19,6 +19,8 @@ from kafkalog.observe.exposition import RowFamily
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from kafkalog.observe.group_metrics import GroupSample
+
     Join = Callable[[float, float], float]
 
 
@@ -180,6 +182,7 @@ class Snapshot(NamedTuple):
     topics          partitions of each topic, by name
     partitions      of those are served
     samples         makes the samples of the served partitions, one by one
+    groups          the lags of consumer groups, by group and topic
     """
 
     topics: Mapping[str, int]
@@ -188,6 +191,7 @@ class Snapshot(NamedTuple):
     log_dirs: Sequence[LogDirSample]
     deletable: Sequence[DeletableSample]
     samples: Callable[[], Iterator[PartitionSample]]
+    groups: Sequence[GroupSample] = ()
 
 
 EMPTY_SNAPSHOT = Snapshot({}, 0, 0, (), (), lambda: iter(()))

@@ -31,6 +31,7 @@ NAMES = [
     "kafka-log-retention",
     "kafka-log-start-offset-checkpoint",
     CHECKPOINT,
+    "kafkalog-group-lags",
     "kafkalog-log-dir-metrics",
     "kafkalog-log-metrics",
     "kafkalog-partition-reload",

@@ -1,8 +1,8 @@
 """Goal: the alerts fire for what they are named after, in a real daemon.
-Method: the condition is caused, and Prometheus, whose alerts wait for nothing here, is asked. Six
+Method: the condition is caused, and Prometheus, whose alerts wait for nothing here, is asked. Seven
 are left to promtool's cases: KafkalogRetentionStalled, KafkalogCleanerThreadDead and
 KafkalogCleanerStalled (threads that hang), KafkalogTombstonesStuck (two days),
-KafkalogRecoverySlow, KafkalogFlushSlow.
+KafkalogGroupFallsBehind (an hour), KafkalogRecoverySlow, KafkalogFlushSlow.
 """
 
 from __future__ import annotations
@@ -134,6 +134,20 @@ def test_retention_that_does_not_come(tmp_path: Path) -> None:
         assert append(daemon, "stays", batch_of(b"value")).status == 200
         order(daemon, "/v1/topics/stays/partitions/0/log:roll", {})
         prometheus.wait_for_alert("KafkalogRetentionOverdue")
+
+
+def test_records_that_go_before_they_are_read(tmp_path: Path) -> None:
+    with Daemon(tmp_path) as daemon, watching(daemon) as prometheus:
+        daemon.create_topic("unread", 1, retention_ms=NEVER)
+        old = batch_of(b"value", timestamp_ms=now_ms() - 9 * HOUR_MS)
+        assert append(daemon, "unread", old).status == 200
+        for group, offset in (("late", 0), ("reads", 1)):
+            commit = {"topic": "unread", "partition": 0, "offset": offset}
+            path = f"/v1/groups/{group}/offsets"
+            assert daemon.request("PUT", path, {"offsets": [commit]}).status == 204
+        prometheus.wait_for_alert("KafkalogGroupNearRetention")
+        (alert,) = prometheus.query('ALERTS{alertname="KafkalogGroupNearRetention"}')
+        assert (alert["metric"]["group"], alert["metric"]["topic"]) == ("late", "unread")
 
 
 def test_few_descriptors(tmp_path: Path) -> None:

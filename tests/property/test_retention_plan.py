@@ -7,12 +7,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.retention import execute
-from kafkalog.log.retention.forecast import Schedule, after, departures, explain, simulate
+from kafkalog.log.retention.forecast import (
+    Schedule,
+    after,
+    departures,
+    explain,
+    left_ratio,
+    simulate,
+)
 from kafkalog.log.retention.plan import Hold, Keeper, LogFacts, RetentionPolicy, SegmentFacts, plan
 from tests.naive.retention import PlainLog
 from tests.partition_world import NOW_MS, PartitionWorld, batch
@@ -138,6 +145,44 @@ def test_bytes_until_is_exact(facts: LogFacts, policy: RetentionPolicy) -> None:
             size_only = policy._replace(retention_ms=-1)
             taken = len(plan(grown, size_only, NOW).deletions) > index
             assert taken == goes or (not goes and facts.segments[index].size_bytes == 0)
+
+
+@given(facts=logs(), policy=POLICIES, data=st.data())
+def test_what_is_left_of_the_limits_is_when_the_record_goes(
+    facts: LogFacts, policy: RetentionPolicy, data: st.DataObject
+) -> None:
+    """At 0 the next pass takes its segment, a moment before it does not; None: no pass ever does.
+
+    By each limit alone: an older segment that one limit keeps may go by the other.
+    """
+    assume(facts.log_start_offset < facts.log_end_offset)
+    facts = facts._replace(high_watermark=facts.log_end_offset, hold=None)
+    offset = data.draw(st.integers(facts.log_start_offset, facts.log_end_offset - 1))
+
+    def goes_at(moment_ms: int, by: RetentionPolicy) -> bool:
+        return plan(facts, by, moment_ms).log_start_offset > offset
+
+    by_time, by_size = policy._replace(retention_bytes=-1), policy._replace(retention_ms=-1)
+    shares = [left_ratio(facts, each, NOW, offset) for each in (by_time, by_size)]
+    left = left_ratio(facts, policy, NOW, offset)
+    assert left == min((each for each in shares if each is not None), default=None)
+    if shares[0] is None:
+        assert not goes_at(NOW * 10, by_time)
+    elif shares[0] < 1:
+        moment_ms = NOW + round(shares[0] * policy.retention_ms)
+        assert goes_at(moment_ms + 1, by_time)
+        assert shares[0] == 0 or not goes_at(moment_ms, by_time)
+    if shares[1] is not None:
+        assert goes_at(NOW, by_size) == (shares[1] == 0)
+
+
+@given(facts=logs(), policy=POLICIES)
+def test_what_a_hold_keeps_has_no_share(facts: LogFacts, policy: RetentionPolicy) -> None:
+    assume(facts.log_start_offset < facts.log_end_offset)
+    held = facts._replace(hold=Hold(facts.log_start_offset))
+    assert left_ratio(held, policy, NOW, facts.log_start_offset) is None
+    disputed = facts._replace(is_start_disputed=True)
+    assert left_ratio(disputed, policy, NOW, facts.log_start_offset) is None
 
 
 CONFIG = LogConfig(internal_segment_bytes=400, segment_index_bytes=96, index_interval_bytes=100)

@@ -46,6 +46,7 @@ TABLE = {
     "transactionalId-expiration": (3_600_000, 3_600_000),
 }
 OWN = {
+    "kafkalog-group-lags": (0, 10_000),
     "kafkalog-log-dir-metrics": (0, 10_000),
     "kafkalog-log-metrics": (0, None),
     "kafkalog-partition-reload": (10_000, 10_000),

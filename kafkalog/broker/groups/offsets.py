@@ -188,7 +188,7 @@ class GroupOffsets:
         # under a mutex of their own, held while a file is read
         self._reads = runtime.threads.mutex()
         self._is_stopped = False
-        self.lag_history = LagHistory(logs, self.groups, self.committed)
+        self.lag_history = LagHistory()
 
     # ---- start
 

@@ -129,6 +129,36 @@ def explain(
     return fates
 
 
+def left_ratio(facts: LogFacts, policy: RetentionPolicy, now_ms: int, offset: int) -> float | None:
+    """The share of its limits that is left to the segment of a readable offset.
+
+    0: the next check takes it; 1: all of retention.ms or retention.bytes. The smaller one counts.
+    None: no limit takes it, as things stand. Reads no segment after it.
+    """
+    if not policy.has_limit or facts.is_start_disputed:
+        return None
+    upper, newest_ms = facts.log_end_offset, 0
+    size_bytes, older_bytes = facts.size_bytes, 0
+    for segment in facts.segments:
+        if segment.base_offset <= facts.log_start_offset:  # all before it goes by the log start
+            size_bytes, older_bytes, newest_ms = size_bytes - older_bytes, 0, 0
+        elif segment.base_offset > offset:
+            upper = segment.base_offset
+            break
+        newest_ms = max(newest_ms, segment.largest_timestamp_ms)
+        older_bytes += segment.size_bytes
+    if facts.hold is not None and facts.hold.offset < upper:
+        return None
+    shares = [1.0]
+    if policy.retention_ms >= 0:
+        left_ms = newest_ms + policy.retention_ms - now_ms
+        shares.append(left_ms / max(policy.retention_ms, 1))
+    if policy.retention_bytes >= 0:
+        bytes_until = older_bytes - (size_bytes - policy.retention_bytes)
+        shares.append(bytes_until / max(policy.retention_bytes, 1))
+    return max(0.0, min(shares))
+
+
 class Pass(NamedTuple):
     """What the check at check_ms will delete; files_gone_ms is when those files have vanished.
 

@@ -97,6 +97,11 @@ class RetentionPolicy(NamedTuple):
     retention_ms: int
     retention_bytes: int
 
+    @property
+    def has_limit(self) -> bool:
+        """Whether anything but the log start lets a segment go."""
+        return self.is_deleted and (self.retention_ms >= 0 or self.retention_bytes >= 0)
+
 
 class Deletion(NamedTuple):
     """One segment that goes; ``is_yielded``: the hold was to keep it, but for its limit."""

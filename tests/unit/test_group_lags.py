@@ -5,11 +5,14 @@ Method: groups on a simulated disk, whose clock moves; yields are counted.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 from structlog.testing import capture_logs
 
+from kafkalog.broker.groups.groups import ResetTarget
 from kafkalog.broker.values import ConfigChange
 from kafkalog.env.clock import TimeSlice
 from kafkalog.log.values import WouldBlock
@@ -18,12 +21,14 @@ from kafkalog.observe.metrics import Metrics
 from kafkalog.observe.metrics_options import MetricsOptions, PartitionLevel
 from kafkalog.observe.metrics_page import MetricsPage
 from kafkalog.observe.partition_metrics import EMPTY_SNAPSHOT
-from tests.sim.sim_manager import batch_of
-from tests.unit.test_group_offsets import T0, T1, U0, commit, world
+from kafkalog.server.groups import groups
+from kafkalog.settings import load_settings
+from tests.made_api import api_over
+from tests.sim.sim_manager import SimManager, batch_of
+from tests.unit.test_group_offsets import CONFIG, T0, T1, U0, commit, world
 from tests.unit.test_metrics import page_of
 
-if TYPE_CHECKING:
-    from tests.sim.sim_manager import SimManager
+SETTINGS = load_settings(None, {}, {})
 
 
 def seen(sim: SimManager) -> dict[tuple[str, str], GroupSample]:
@@ -145,6 +150,34 @@ def test_a_walk_over_all_commits_gives_the_interpreter_away(
     monkeypatch.setattr(TimeSlice, "maybe_yield", lambda _: asks.append(1))
     sim.manager.group_lags.run_once()
     assert len(asks) == 4
+
+
+def test_a_reset_by_time_gives_the_loop_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look-up that needs no disk never waits, so that thousands would hold up every request."""
+    sim = SimManager(config=CONFIG).start().with_topic("many", 250)
+    turns = 0
+
+    async def ask() -> int:
+        nonlocal turns
+        with ThreadPoolExecutor(1) as pool:
+            api = api_over(sim, SETTINGS, pool)
+            monkeypatch.setattr(groups, "api_of", lambda _: api)
+
+            async def count_turns() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            counting = asyncio.create_task(count_turns())
+            request = make_mocked_request("POST", "/")
+            target = ResetTarget("timestamp", 0)
+            report = await groups.reset_offsets(request, "g", target, ["many"], is_dry=True)
+            counting.cancel()
+        return len(report.offsets)
+
+    assert asyncio.run(ask()) == 250
+    assert turns >= 2
 
 
 # ---- series

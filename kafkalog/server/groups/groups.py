@@ -5,6 +5,7 @@ Offsets are stored exactly as sent: the next record that the group wants.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kafkalog.format.topic_names import TopicPartition
 
 ROUTES = Routes("groups", "/v1/groups")
+_SLICE = 100  # partitions whose offset a reset looks up between two turns of the loop
 _WRITES = (50003, 50302, 50303, 50701)
 _TOPICS = TopicsParameter("topics", "Of these topics alone, separated by commas; absent: all.")
 
@@ -247,7 +249,9 @@ async def reset_offsets(
     scope = operations.reset_scope(group, topics, partitions)
     entries: list[ResetEntry | FailedReset] = []
     commits: dict[TopicPartition, CommittedOffset] = {}
-    for at, old in sorted(scope.items()):
+    for count, (at, old) in enumerate(sorted(scope.items())):
+        if count % _SLICE == _SLICE - 1:
+            await asyncio.sleep(0)  # a look-up that needs no disk does not leave the loop
         try:
             offset = await _reset_offset(api, at, old, target)
         except KafkalogError as error:

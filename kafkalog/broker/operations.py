@@ -26,7 +26,14 @@ from kafkalog.broker.groups.groups import GroupOperations
 from kafkalog.broker.retention.maintenance import LogOperations
 from kafkalog.broker.retention.report import RetentionOperations
 from kafkalog.broker.topics.topics import TopicOperations, altered, refuse_internal
-from kafkalog.broker.values import Acks, ConfigChange, ListedPartition, Loading, Readiness
+from kafkalog.broker.values import (
+    Acks,
+    ConfigChange,
+    ListedPartition,
+    Loading,
+    Readiness,
+    UncleanStart,
+)
 from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import BackupRunning, InvalidTopicConfig, KafkalogError, UnknownTopic
 from kafkalog.log.values import Isolation, WouldBlock
@@ -298,6 +305,11 @@ class Operations:
     def loading(self) -> Loading:
         """How far the start has come."""
         return self._manager.progress.loading
+
+    @open_to_all
+    def unclean_start(self) -> UncleanStart | None:
+        """What the last start had to recover; None: it was clean, or is not over."""
+        return self._manager.progress.unclean_start
 
     @open_to_all
     def readiness(self) -> Readiness:

@@ -185,3 +185,21 @@ class Loading:
     bytes_to_recover: int
     bytes_recovered: int
     elapsed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanStart:
+    """What the last start found that was not shut down cleanly, and what it recovered of it.
+
+    log_dirs        directories that held logs and no clean-shutdown marker
+    partitions      of these directories: their logs were recovered
+    bytes_recovered read of segments that may not have been durable
+    bytes_cut       of those no longer served: cut off the end of a log, or set aside
+    elapsed_ms      how long the load of all directories took
+    """
+
+    log_dirs: int
+    partitions: int
+    bytes_recovered: int
+    bytes_cut: int
+    elapsed_ms: int

@@ -136,6 +136,9 @@ class Metrics(Declarations):
     recovery_remaining_logs = gauge("Logs not loaded yet.", "log_dir")
     recovery_remaining_segments = gauge("Segments not recovered yet.", "log_dir")
     recovery_recovered_bytes = counter("Bytes of segments that recovery read.", "log_dir")
+    recovery_cut_bytes = counter(
+        "Bytes of logs that recovery no longer serves: cut off the end, or set aside.", "log_dir"
+    )
     unclean_starts = counter("Starts that found no clean-shutdown marker.", "log_dir")
     log_dir_files_repaired = counter(
         "Damaged files in a log directory's root that a start repaired from other copies.",

@@ -476,6 +476,34 @@ def test_a_load_that_fails_leaves_nothing_behind() -> None:
     assert [sum(column) for column in zip(*notes, strict=True)] == [0, 0]
 
 
+def test_an_unclean_start_says_what_it_recovered() -> None:
+    """After the load, until the next start; a clean one says nothing."""
+    sim = SimManager(topic_defaults=LARGE).start().with_topic("t", 3)
+    log = sim.operations.partition_log("t", 0)
+    sim.produce("t", batch_of("a"))
+    path, size_bytes, parent = (
+        log.local.active_segment.log_file.path,
+        log.size_bytes,
+        log.parent_dir,
+    )
+    disk = sim.kill()
+    disk.open_write(path).pwrite(b"torn", size_bytes)
+    again = SimManager(disk, topic_defaults=LARGE)
+    assert again.operations.unclean_start() is None
+    again.start()
+    found = again.operations.unclean_start()
+    assert found is not None
+    assert (found.partitions, found.bytes_cut) == (3, 4)
+    assert found.bytes_recovered == size_bytes + 4
+    assert found.log_dirs == len({each.parent_dir for each in again.manager.logs.table.logs()})
+    cut = again.metrics.registry.get_sample_value(
+        "kafkalog_recovery_cut_bytes_total", {"log_dir": parent}
+    )
+    assert cut == 4
+    clean = SimManager(again.stop(), topic_defaults=LARGE).start()
+    assert clean.operations.unclean_start() is None
+
+
 def test_a_long_recovery_is_told() -> None:
     """M16: Kafka's sentences; between the first and the last one line in ten seconds."""
     config = BrokerConfig(log_dirs=("/data/a",), num_recovery_threads_per_data_dir=1)

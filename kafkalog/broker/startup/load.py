@@ -23,7 +23,7 @@ import structlog
 
 from kafkalog.broker.directory.log_dir import CLEANER_OFFSETS, LOG_START_OFFSETS, RECOVERY_POINTS
 from kafkalog.broker.directory.storage_fault import is_passing, remedy_of
-from kafkalog.broker.values import Loading
+from kafkalog.broker.values import Loading, UncleanStart
 from kafkalog.errors import (
     CorruptCheckpoint,
     CorruptData,
@@ -443,6 +443,7 @@ class DirectoryLoading:
             proof=proof,
             hooks=LoadHooks(
                 note_recovery=partial(self._progress.recovery_changed, unit.log_dir.path),
+                note_cut=partial(self._progress.bytes_cut, unit.log_dir.path),
                 check_stop=self._check_stop,
                 note_start_contradiction=partial(self._note_start, unit.log_dir),
             ),
@@ -513,6 +514,8 @@ class _DirProgress:
     segments_left: int = 0
     bytes_left: int = 0
     bytes_recovered: int = 0
+    bytes_cut: int = 0
+    is_unclean: bool = False  # it held logs, and no marker of a clean shutdown
     next_line_ns: int = 0
 
 
@@ -534,6 +537,8 @@ class LoadProgress:
         # set by the starting thread
         self._started_ns = 0
         self._is_over = False
+        # published; None: the start was clean, or has not loaded everything yet
+        self.unclean_start: UncleanStart | None = None
 
     @property
     def loading(self) -> Loading:
@@ -562,6 +567,7 @@ class LoadProgress:
             with self._mutex:
                 one = self._dirs[path]
                 one.logs, one.next_line_ns = count, now_ns + _LINE_PERIOD_NS
+                one.is_unclean = not (log_dir.was_clean or log_dir.is_fresh)
             self._metrics.recovery_remaining_logs.labels(path).set(count)
             if log_dir.was_clean:
                 _log.info(
@@ -611,9 +617,24 @@ class LoadProgress:
                 log_dir=path,
             )
 
+    def bytes_cut(self, path: str, size_bytes: int) -> None:
+        """So many bytes of the directory's logs are no longer served."""
+        with self._mutex:
+            self._dirs[path].bytes_cut += size_bytes
+        self._metrics.recovery_cut_bytes.labels(path).inc(size_bytes)
+
     def end(self) -> None:
         """Every directory's threads have ended."""
         self._is_over = True
+        dirs = [each for each in self._dirs.values() if each.is_unclean]
+        if dirs:
+            self.unclean_start = UncleanStart(
+                log_dirs=len(dirs),
+                partitions=sum(each.done for each in dirs),
+                bytes_recovered=sum(each.bytes_recovered for each in dirs),
+                bytes_cut=sum(each.bytes_cut for each in dirs),
+                elapsed_ms=self.loading.elapsed_ms,
+            )
         took_ms = (self._clock.monotonic_ns() - self._started_ns) // 1_000_000
         loading = self.loading
         if loading.partitions_loaded == loading.partitions:

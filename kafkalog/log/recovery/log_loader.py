@@ -76,12 +76,14 @@ class LoadHooks:
     """What others hear of a load, on its thread; ``check_stop`` and ``note_lost`` may end it.
 
     note_recovery             how many segments and bytes more (negative: fewer) wait for recovery
+    note_cut                  so many bytes are cut off the end of a segment, or are set aside
     check_stop                before each chunk of an unclean load's scans; raises LoadStopped
     note_lost                 each hole: the file, its first and last offset (None: up to the end)
     note_start_contradiction  two files say different things of the log's start
     """
 
     note_recovery: Callable[[int, int], None] = lambda _segments, _bytes: None
+    note_cut: Callable[[int], None] = lambda _bytes: None
     check_stop: Callable[[], None] = lambda: None
     note_lost: NoteLost = lambda _path, _first_offset, _last_offset: None
     note_start_contradiction: Callable[[], None] = lambda: None
@@ -569,6 +571,7 @@ class _Loader:
     def _drop(self, segments: Sequence[LogSegment], end_offset: int) -> None:
         """Out of the set and out of service; the log ends at ``end_offset``."""
         self._segments.remove(segments)
+        self._hooks.note_cut(sum(segment.size_bytes for segment in segments))
         corruption_policy.drop(
             self._environment, self._config, segments, self._corruption, end_offset
         )
@@ -619,6 +622,7 @@ class _Loader:
         if is_proof:
             self._unfinished.append((segment, result, is_durable))
         if result.truncated_bytes:
+            self._hooks.note_cut(result.truncated_bytes)
             _log.warning(
                 "segment_cut",
                 path=segment.log_file.path,
@@ -676,6 +680,7 @@ class _Loader:
             bases=[piece.base_offset for piece in pieces],
         )
         if pieces[-1].end < segment.size_bytes:
+            self._hooks.note_cut(segment.size_bytes - pieces[-1].end)
             log = segment.log_file.pin_for_write()
             log.truncate(pieces[-1].end)
             log.datasync()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from aiohttp import web
 
-from kafkalog.broker.values import Loading
+from kafkalog.broker.values import Loading, UncleanStart
 from kafkalog.errors import NAMES_PATHS, UnusableLogDirs
 from kafkalog.observe.exposition import Exposition
 from kafkalog.observe.metrics_options import Question
@@ -48,7 +48,7 @@ class LogDirFault(AnswerBody):
 
 
 class Readiness(AnswerBody, kw_only=True):
-    """What a probe may look at."""
+    """What a probe may look at. ``unclean_start``: what the last start had to recover."""
 
     status: Literal["ready", "not ready"]
     checks: dict[str, bool]
@@ -59,6 +59,7 @@ class Readiness(AnswerBody, kw_only=True):
     full_log_dirs: int
     log_dir_faults: list[LogDirFault]
     loading: Loading | None = None
+    unclean_start: UncleanStart | None = None
     start_refused: str | None = None
 
 
@@ -130,6 +131,7 @@ def readiness(api: Api) -> tuple[bool, Readiness]:
             for each in status.faults
         ],
         loading=loading,
+        unclean_start=api.operations.unclean_start(),
         start_refused=start_refused,
     )
 

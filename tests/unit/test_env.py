@@ -10,11 +10,11 @@ import gc
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkalog.env import clock
 from kafkalog.env.clock import SystemClock, TimeSlice
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import DiskFull, KafkalogError, UnknownTopic, first_fault, work_on_each
@@ -203,7 +203,7 @@ def test_a_pause_between_two_clocks_is_no_jump(monkeypatch: pytest.MonkeyPatch) 
     """Another thread holds the processor for two seconds after the boot clock was read."""
     boot_ns = iter([10**9, 3 * 10**9, 4 * 10**9, 4 * 10**9 + 1])
     wall_ns = iter([(1_000 + 3) * 10**9, (1_000 + 4) * 10**9])
-    monkeypatch.setattr(clock.time, "clock_gettime_ns", lambda _clock: next(boot_ns))
-    monkeypatch.setattr(clock.time, "time_ns", lambda: next(wall_ns))
+    monkeypatch.setattr(time, "clock_gettime_ns", lambda _clock: next(boot_ns))
+    monkeypatch.setattr(time, "time_ns", lambda: next(wall_ns))
     reading = SystemClock().reading()
     assert reading.wall_ms - reading.since_boot_ms == 1_000_000

@@ -32,9 +32,10 @@ from kafkalog.observe.partition_metrics import (
     PartitionSample,
     Snapshot,
 )
+from kafkalog.observe.prometheus import values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.compaction.cleaning import Cleaning
@@ -124,7 +125,10 @@ class LogStats:
         self._waiting: list[MeasuredLog] = []  # to be looked at; the last one comes first
         # published, replaced as a whole
         self._measured: dict[TopicPartition, MeasuredLog] = {}
-        self.deletable: Sequence[DeletableSample] = ()
+        self._deletable: tuple[Sequence[DeletableSample], Mapping[tuple[str, ...], float]] = (
+            (),
+            {},
+        )
 
     def find(self, log: UnifiedLog) -> MeasuredLog | None:
         """What is known of this very log. Any thread."""
@@ -178,7 +182,8 @@ class LogStats:
         measured = [self.find(log) or MeasuredLog(log) for log in logs]
         self._measured = {each.log.topic_partition: each for each in measured}
         self._waiting = self._in_order(measured)
-        self.deletable = self._deletable(logs)
+        deleted = self._deleted_bytes()  # before: what goes meanwhile is not there afterwards
+        self._deletable = (self._find_deletable(logs), deleted)
         for unit in self._logs.online_units:
             self._measure(unit.log_dir)
 
@@ -208,7 +213,25 @@ class LogStats:
             waiting.append(longest)
         return waiting
 
-    def _deletable(self, logs: Iterable[UnifiedLog]) -> list[DeletableSample]:
+    @property
+    def deletable(self) -> list[DeletableSample]:
+        """What the latest inspection found, without what was deleted since. Any thread."""
+        found, before = self._deletable
+        now = self._deleted_bytes()
+        left = []
+        for each in found:
+            key = (each.topic, each.reason)
+            gone = int(now.get(key, 0.0) - before.get(key, 0.0))  # < 0: the topic was recreated
+            is_less = gone > 0
+            size_bytes = max(each.size_bytes - gone, 0) if is_less else each.size_bytes
+            left.append(each._replace(size_bytes=size_bytes) if is_less else each)
+        return left
+
+    def _deleted_bytes(self) -> Mapping[tuple[str, ...], float]:
+        """Since the start, by topic and rule."""
+        return dict(values_of(self._metrics.retention_deleted_bytes))
+
+    def _find_deletable(self, logs: Iterable[UnifiedLog]) -> list[DeletableSample]:
         """What a retention pass would take, by topic and rule; 0 for each rule that the log has.
 
         None of a topic with a segment whose largest timestamp was not read yet. Logs of offline

@@ -365,8 +365,12 @@ class Operations:
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def bytes_in(self, topic: str) -> Sequence[float]:
-        """Bytes appended to a topic in the last hour, see ``TrafficHistory.topic_bytes``."""
-        return self._runtime.metrics.history.topic_bytes(topic)
+        """Bytes appended to a topic in the last hour, see ``TrafficHistory.topic_bytes``.
+
+        Of a process that is younger than an hour: since its start.
+        """
+        history = self._runtime.metrics.history
+        return history.topic_bytes(topic)[-history.spans :]
 
     # ---- control plane, blocking
 

@@ -144,7 +144,8 @@ class PeriodicTasks:
         """
         config = self._runtime.config
         period_ms = config.log_flush_scheduler_interval_ms
-        _log.info(f"Starting log flusher with a default period of {period_ms} ms.")
+        shown = "never by time" if period_ms == INT64_MAX else f"{period_ms} ms"
+        _log.info(f"Starting log flusher with a default period of {shown}.")
         delay_ms = config.log_initial_task_delay_ms
         if period_ms == INT64_MAX:
             delay_ms = period_ms = FLUSH_MS_PERIOD_MAX_MS

@@ -196,6 +196,7 @@ class UncleanStart:
     bytes_recovered read of segments that may not have been durable
     bytes_cut       of those no longer served: cut off the end of a log, or set aside
     elapsed_ms      how long the load of all directories took
+    ended_ms        when it was over; wall clock
     """
 
     log_dirs: int
@@ -203,3 +204,4 @@ class UncleanStart:
     bytes_recovered: int
     bytes_cut: int
     elapsed_ms: int
+    ended_ms: int

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkalog.observe.prometheus import SECONDS_BUCKETS, child_of, values_of
+from kafkalog.observe.prometheus import SECONDS_BUCKETS, child_of, value_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,6 +130,11 @@ class TrafficHistory:
         """How many were taken."""
         return self._samples
 
+    @property
+    def spans(self) -> int:
+        """Of how many of the last SHARES the figures of topics say something, with the latest."""
+        return min(self._samples // _SAMPLES_A_SHARE + 1, SHARES)
+
     def rows(self) -> list[TrafficRow]:
         """Oldest first."""
         flat = self._rows[:]  # one step: the sampling thread may add
@@ -140,9 +145,18 @@ class TrafficHistory:
         ]
 
     def topic_bytes(self, topic: str) -> Sequence[float]:
-        """Bytes appended in each of the last SHARES spans, oldest first; empty: none for long."""
+        """Bytes appended in each of the last SHARES spans, oldest first; empty: none for long.
+
+        The span that is not over yet is the last one as soon as it has bytes.
+        """
         shares = self._shares.get(topic)
         flat = list(shares[:]) if shares else []  # one step: the sampling thread may add
+        before, total = (
+            self._topic_totals.get(topic, 0.0),
+            value_of(self._traffic.append_bytes, topic),
+        )
+        gain = total - before if total >= before else total
+        flat = [*flat, gain][-SHARES:] if gain else flat
         return [0.0] * (SHARES - len(flat)) + flat if flat else []
 
     def full_in_ms(self, log_dir: str) -> int | None:

@@ -634,6 +634,7 @@ class LoadProgress:
                 bytes_recovered=sum(each.bytes_recovered for each in dirs),
                 bytes_cut=sum(each.bytes_cut for each in dirs),
                 elapsed_ms=self.loading.elapsed_ms,
+                ended_ms=self._clock.wall_ms(),
             )
         took_ms = (self._clock.monotonic_ns() - self._started_ns) // 1_000_000
         loading = self.loading

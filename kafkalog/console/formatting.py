@@ -39,6 +39,40 @@ def size(count_bytes: int) -> str:
     return f"{value:.1f} {_UNITS[unit]}"
 
 
+_NO_LIMIT = frozenset(("2147483647", "9223372036854775807", "1.7976931348623157E308"))
+_IN_MS = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
+
+
+def config_value(name: str, value: str | None, unit: str) -> str | None:
+    """A value of a config in words: 7 d, 1 GiB, never. None: it says itself what it is."""
+    if value is None or not unit:
+        return None
+    if value in _NO_LIMIT:
+        is_due = unit == "ms" and "timestamp" not in name
+        return "never" if is_due or "flush" in name else "no limit"
+    if not value.removeprefix("-").isdigit():
+        return None
+    count = int(value)
+    if count == -1:
+        return "no limit"
+    if unit in _IN_MS and count > 0:
+        return exact_span(count * _IN_MS[unit])
+    if unit in ("bytes", "bytes/s") and count >= 1024:
+        return size(count).replace(".0 ", " ") + unit.removeprefix("bytes")
+    if unit in ("bytes", "bytes/s") and count > 0:
+        return f"{count} B" + unit.removeprefix("bytes")
+    return number(count) if count >= 1_000 else None
+
+
+def exact_span(length_ms: int) -> str:
+    """All units of a positive length of time: 1 d 1 h 1 min 1 s 1 ms."""
+    parts, rest_ms = [], length_ms
+    for unit, unit_ms in (*_SPANS, ("ms", 1)):
+        whole, rest_ms = divmod(rest_ms, unit_ms)
+        parts += [f"{number(whole)} {unit}"] * (whole > 0)
+    return " ".join(parts)
+
+
 def quantity(value: float) -> str:
     """Three digits or more: 0, 0.25, 12.5, 1,234."""
     if value >= 100 or value == round(value):

@@ -42,6 +42,9 @@ _JUDGE = """async (tags) => {
 }"""
 
 Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+WIDTHS = (420, 1120, 1920)
+"""In pixels: a phone, half a screen, a whole one."""
 
 
 class BrowserKit(NamedTuple):

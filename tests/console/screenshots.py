@@ -1,12 +1,20 @@
-"""Make the pictures of docs/images anew: ``python -m tests.console.screenshots``."""
+"""Make the pictures of docs/images anew: ``python -m tests.console.screenshots``.
+
+With ``--all DIRECTORY`` each page is written there instead, whole, at every one of WIDTHS in both
+colour schemes, for a look at all of them: ``<page>-<width>-<scheme>.png``. ``--only TEXT``: of the
+pages whose address contains the text.
+"""
 
 from __future__ import annotations
 
+import argparse
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.console.browser import Window, browser_kit, running_browser
+from tests.console.browser import SCHEMES, WIDTHS, Window, browser_kit, running_browser
+from tests.console.pages import ANSWERED, page_addresses
 from tests.console.shown_daemon import shown_daemon
 from tests.console.simulated_daemon import simulated_daemon
 from tests.integration.daemon import ROOT
@@ -62,15 +70,40 @@ BUSY = (
 
 
 def main() -> None:
-    """Each picture as ``docs/images/<name>.png``; FileExistsError when DATA is somebody's."""
+    """See the module; FileExistsError when DATA is somebody's."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", type=Path, metavar="DIRECTORY", dest="directory")
+    parser.add_argument("--only", default="", metavar="TEXT")
+    arguments = parser.parse_args()
     DATA.mkdir()
     try:
         with shown_daemon(DATA) as daemon, running_browser(browser_kit()) as browser:
-            _take_all(browser, daemon, PICTURES)
-            with simulated_daemon() as busy:
-                _take_all(browser, busy, BUSY)
+            if arguments.directory is None:
+                _take_all(browser, daemon, PICTURES)
+                with simulated_daemon() as busy:
+                    _take_all(browser, busy, BUSY)
+            else:
+                _take_every_page(browser, daemon, arguments.directory, arguments.only)
     finally:
         shutil.rmtree(DATA)
+
+
+def _take_every_page(browser: Browser, daemon: Served, directory: Path, only: str) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = [path for path in page_addresses("orders", "profiles") + ANSWERED if only in path]
+    busy_paths = [each.path for each in BUSY if only in each.path]
+    with simulated_daemon() as busy:
+        for prefix, served, addresses in (("", daemon, paths), ("busy-", busy, busy_paths)):
+            for path in addresses:
+                name = prefix + re.sub(r"\W+", "-", path.removeprefix("/")).strip("-")
+                for width in WIDTHS:
+                    for scheme in SCHEMES:
+                        with Window(browser, served, scheme=scheme, width=width) as window:
+                            window.open(path)
+                            picture = directory / f"{name}-{width}-{scheme}.png"
+                            window.page.screenshot(
+                                path=picture, full_page=True, animations="disabled"
+                            )
 
 
 def _take_all(browser: Browser, daemon: Served, pictures: tuple[Picture, ...]) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.console.browser import Window
+from tests.console.browser import SCHEMES, WIDTHS, Window
 from tests.console.simulated_daemon import simulated_daemon
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def full() -> Iterator[SimulatedDaemon]:
         yield daemon
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [420, 1120, 1920])
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("path", ["/console", "/console/topics", "/console/log-dirs"])
 def test_a_page_is_whole_at_any_width(
     browser: Browser, kit: BrowserKit, busy: SimulatedDaemon, path: str, width: int, scheme: Scheme

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.console.browser import Window
+from tests.console.browser import SCHEMES, Window
 from tests.console.pages import ANSWERED, page_addresses
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def test_the_list_of_pages_is_whole() -> None:
     } <= set(PAGES)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_has_no_fault(
     browser: Browser, kit: BrowserKit, shown: Daemon, path: str, scheme: Scheme

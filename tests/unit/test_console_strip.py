@@ -329,10 +329,21 @@ def test_what_the_filter_leaves_out_is_not_denied() -> None:
     assert "of no topic" not in html
 
 
-def test_internal_logs_are_folded_behind_the_others() -> None:
+def test_internal_logs_are_hidden_until_somebody_asks_for_them() -> None:
     sim = begun()
     sim.manager.group_offsets.create_topic()
-    view = seen(sim)
+    hidden = seen(sim)
+    assert [each.name for each in hidden.by_topic] == ["t"]
+    assert (hidden.total, hidden.internal_hidden) == (1, 1)
+    html = page_of(hidden)
+    assert "__consumer_offsets" not in html
+    assert "1 internal topic hidden" in html
+    assert '<details class="fold" open>' in html  # the only topic
+    asked = seen(sim, "__consumer_offsets")
+    assert (asked.total, asked.internal_hidden) == (50, 0)
+    view = compaction_view(
+        sim.operations, "", page=1, hours=24, operation_id="", with_internal=True
+    )
     own, internal = view.by_topic
     assert (own.name, own.is_internal, internal.is_internal) == ("t", False, True)
     assert len(internal.logs) == view.total - 1 == 50
@@ -340,10 +351,8 @@ def test_internal_logs_are_folded_behind_the_others() -> None:
     assert own.dirtiest_ratio == own.logs[0].cleanable_ratio
     assert own.why == "waits for its turn: number 1"
     html = page_of(view)
-    before, _, folded = html.partition("<summary>1 internal topic</summary>")
-    assert "__consumer_offsets" not in before
-    assert "__consumer_offsets-0" in folded
-    assert '<details class="fold" open>' in before  # the only topic of the user's
+    assert "__consumer_offsets-0" in html
+    assert "hide internal topics" in html
 
 
 def test_nothing_is_offered_that_would_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:

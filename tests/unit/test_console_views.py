@@ -37,7 +37,7 @@ from kafkalog.console.views.offsets import Question, offsets_view
 from kafkalog.console.views.overview import POINTS, AlertView, alerts_of, overview_view
 from kafkalog.console.views.partition import SEGMENTS_A_PAGE, DueView, ScheduleView, partition_view
 from kafkalog.console.views.retention import retention_view, retentions_view
-from kafkalog.console.views.topics import TopicOrder, topic_view, topics_view
+from kafkalog.console.views.topics import TopicOrder, pick_topic_view, topic_view, topics_view
 from kafkalog.errors import InvalidTopicConfig, UnknownPartition, UnknownTopic
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_names import is_internal
@@ -325,6 +325,55 @@ def test_what_is_over_a_limit_is_told_by_topic() -> None:
     assert "No topic has this name." in page_of(retentions_view(sim.operations, "none", 1))
 
 
+def test_what_was_deleted_is_not_over_a_limit_any_more() -> None:
+    """The metrics task looks every ten seconds: until then a check seemed to have done nothing."""
+    sim = filled(retention_ms="-1")
+    sim.clock.advance_ms(10 * MINUTE)
+    sim.operations.topics.alter_configs("t", [ConfigChange("retention.ms", "60000")])
+    sim.manager.log_stats.run_once()
+    sim.clock.advance_ms(10_000)
+    before = retentions_view(sim.operations, "", 1).deletable_bytes
+    assert before["t"] > 0
+    taken = sim.operations.retention.retain("t", 0, dry_run=False)
+    assert taken.deleted
+    assert retentions_view(sim.operations, "", 1).deletable_bytes == {}
+
+
+def test_a_topic_is_known_before_its_records_are_read() -> None:
+    """In the first half minute after a start its offsets and its appends are what can be told."""
+    sim = started().with_topic("t", 2, {"retention.ms": "-1"})
+    for _ in range(3):
+        assert sim.produce("t", keyed_batch(("key", "value"))).error is None
+    sim.metrics.traffic.observe_append("t", 1, 5_000, 1)
+    (row,) = topics_view(sim.operations, "", TopicOrder.NAME, 1).topics
+    assert (row.offsets, row.records, row.oldest_timestamp_ms) == (3, None, None)
+    assert sum(row.bytes_in) >= 5_000
+    assert len(row.bytes_in) == 1  # not an hour of nothing before the start
+    html = page_of(topics_view(sim.operations, "", TopicOrder.NAME, 1))
+    assert "≤ 3" in html
+    assert "not yet" not in html
+
+
+def test_internal_topics_are_hidden_alike_on_every_page_of_topics() -> None:
+    sim = filled()
+    sim.manager.group_offsets.create_topic()
+
+    def shown(*, with_internal: bool) -> list[str]:
+        views = (
+            topics_view(sim.operations, "", TopicOrder.NAME, 1, with_internal=with_internal),
+            pick_topic_view(sim.operations, "", 1, with_internal=with_internal),
+            retentions_view(sim.operations, "", 1, with_internal=with_internal),
+        )
+        word = "hide internal topics" if with_internal else "1 internal topic hidden"
+        for view in views:
+            assert word in page_of(view)
+            assert view.internal_hidden == (0 if with_internal else 1)
+        return [" ".join(each.name for each in view.topics) for view in views]
+
+    assert set(shown(with_internal=False)) == {"t"}
+    assert all("__consumer_offsets" in each for each in shown(with_internal=True))
+
+
 def test_pages_of_the_cluster_for_who_sees_no_topic() -> None:
     """The right of the cluster is enough for its pages, and names no topic in a list of topics."""
     sim = filled(retention_ms="120000", retention_bytes="-1")
@@ -603,6 +652,41 @@ def test_the_first_page_shows_the_last_hour() -> None:
     assert "first sample" not in html
 
 
+def test_a_young_daemon_s_curves_begin_at_its_start() -> None:
+    """A minute of data was a hair at the right edge of an hour."""
+    sim = filled()
+    sim.clock.advance_ms(MINUTE)
+    view = overview_view(sim.operations)
+    first = view.traffic[0].at_ms
+    assert first - 10_000 <= view.traffic_since_ms < first
+    assert {each.from_ms for each in view.charts} == {view.traffic_since_ms}
+    assert view.axis[0].startswith("start, −")
+    assert view.axis[-1] == "now"
+    assert "start, −" in page_of(view)
+    sim.clock.advance_ms(61 * MINUTE)
+    later = overview_view(sim.operations)
+    assert later.now_ms - later.traffic_since_ms == 60 * MINUTE
+    assert later.axis == ["−60 min", "−40", "−20", "now"]
+
+
+def test_the_first_page_says_that_the_last_start_recovered() -> None:
+    clean = filled()
+    assert overview_view(clean.operations).recovery is None
+    again = SimManager(clean.stop(), config=clean.config).start()
+    assert overview_view(again.operations).recovery is None
+    put(again)
+    killed = SimManager(again.kill(), config=again.config).start()
+    recovery = there(overview_view(killed.operations).recovery)
+    assert (recovery.partitions, len(recovery.log_dirs)) == (1, 2)
+    assert recovery.runbook == "KafkalogUncleanStart"
+    html = page_of(overview_view(killed.operations))
+    assert "Recovered after an unclean stop" in html
+    assert "1 partition was checked" in html
+    assert overview_view(killed.operations).is_healthy
+    killed.clock.advance_ms(DAY + 1)
+    assert overview_view(killed.operations).recovery is None
+
+
 def test_the_first_page_tells_that_retention_waits_for_the_clock() -> None:
     sim = filled()
     sim.clock.step_wall_ms(3_650 * DAY)
@@ -630,9 +714,32 @@ def test_a_topic_beside_its_defaults() -> None:
     assert {each.name for each in found.configs} >= {"segment.bytes", "segment.ms"}
     assert all("segment." in each.name for each in found.configs)
     none = configs_view(sim.operations, "t", "<b>", is_all=False)
-    assert "No config with this name is set." in page_of(none)
+    assert "No config has this in its name." in page_of(none)
     with pytest.raises(UnknownTopic):
         configs_view(sim.operations, "none", "", is_all=False)
+
+
+def test_configs_are_in_words_and_in_sections() -> None:
+    """Raw numbers of milliseconds and bytes are for machines."""
+    sim = started().with_topic(
+        "t", 1, {"retention.ms": "90000000", "retention.bytes": "1073741824"}
+    )
+    view = configs_view(sim.operations, "t", "", is_all=True)
+    words = {each.name: each.words for each in view.configs}
+    assert (words["retention.ms"], words["retention.bytes"]) == ("1 d 1 h", "1 GiB")
+    assert (words["flush.ms"], words["quota.bytes"]) == ("never", "no limit")
+    assert words["cleanup.policy"] is None
+    assert [each.name for each in view.set_ones] == ["retention.bytes", "retention.ms"]
+    listed = [each.name for section in view.sections for each in section.configs]
+    assert sorted(listed) == [each.name for each in view.configs if each.is_default]
+    html = page_of(view)
+    assert html.index("1 d 1 h") < html.index('<details class="fold">')
+    assert '<code class="raw">90000000</code>' in html
+    daemon = configs_view(sim.operations, None, "RETENTION.MS", is_all=False)
+    assert "log.retention.ms" in {each.name for each in daemon.configs}
+    assert "Other" not in {
+        each.title for each in configs_view(sim.operations, "t", "", is_all=True).sections
+    }
 
 
 def test_the_daemon_beside_its_defaults() -> None:

@@ -157,7 +157,10 @@ class TrialView(Fragment):
 
 
 class CleanerView(View):
-    """``logs`` are those of one page, dirtiest first; ``cleans`` newest first."""
+    """``logs`` are those of one page, dirtiest first; ``cleans`` newest first.
+
+    ``internal_hidden``: how many topics of Kafka's own are left out; none where one is asked for.
+    """
 
     template: ClassVar[str] = "compaction.html"
 
@@ -170,6 +173,8 @@ class CleanerView(View):
     hours: int
     clean_count: int
     cleans: list[CleanView]
+    with_internal: bool
+    internal_hidden: int
     total: int
     page: int
     pages: int
@@ -229,7 +234,13 @@ def _parts(number: int, clean: CleanView) -> list[Stretch]:
 
 
 def compaction_view(
-    operations: Operations, topic: str, *, page: int, hours: int, operation_id: str
+    operations: Operations,
+    topic: str,
+    *,
+    page: int,
+    hours: int,
+    operation_id: str,
+    with_internal: bool = False,
 ) -> CleanerView:
     """Page ``page`` (from 1) of the compacted logs, of all topics or of one.
 
@@ -244,7 +255,11 @@ def compaction_view(
         for each in reversed(operations.cleaning.history())
         if each.ended_ms >= since_ms and topic in ("", each.topic)
     ]
-    shown = page_of(len(report.logs), LOGS_A_PAGE, page)
+    names = [each.status.log.topic_partition.topic for each in report.logs]
+    is_every = with_internal or bool(topic)
+    hidden = set() if is_every else {name for name in names if is_internal(name)}
+    logs = [each for each, name in zip(report.logs, names, strict=True) if name not in hidden]
+    shown = page_of(len(logs), LOGS_A_PAGE, page)
     trial = operations.background_operation(operation_id) if operation_id else None
     return CleanerView.of(
         report,
@@ -257,8 +272,10 @@ def compaction_view(
         hours=hours,
         clean_count=len(cleans),
         cleans=cleans[:CLEANS_SHOWN],
-        total=len(report.logs),
-        logs=[_log(each) for each in report.logs[shown.first : shown.end]],
+        with_internal=with_internal,
+        internal_hidden=len(hidden),
+        total=len(logs),
+        logs=[_log(each) for each in logs[shown.first : shown.end]],
         trial=_trial(trial) if trial is not None and trial.kind == LOG_CLEAN else None,
     )
 

@@ -15,9 +15,10 @@ from kafkalog.broker.retention.clock_hold import WHAT_TO_DO
 from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.console.assets import runbooks
 from kafkalog.console.charts import Chart, Unit, lay_out_chart, spark, thinned
-from kafkalog.console.formatting import plural, relative
+from kafkalog.console.formatting import plural, relative, span
 from kafkalog.console.view import Fragment, View
 from kafkalog.console.views.daemon import LogDirView, TaskRow, log_dir_view, task_rows
+from kafkalog.format.topic_names import is_internal
 from kafkalog.observe.history import HOUR_MS, TrafficRow
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.compaction.cleaning import CleanerHealth
     from kafkalog.broker.operations import Operations
-    from kafkalog.broker.values import LogDirDescription, Readiness
+    from kafkalog.broker.values import LogDirDescription, Readiness, Recovery
     from kafkalog.observe.history import TrafficHistory
 
 
@@ -33,12 +34,15 @@ LARGEST = 8
 POINTS = 120
 """How many of the samples of an hour a curve has."""
 _TABLE_ROWS = 12
+_LEAST_PERIOD_MS = 10_000  # of two samples
+_LEAST_MIDDLE_MS = 120_000  # of an axis with a word in its middle
 
 
 class LargeTopic(Fragment):
     """A topic and the bytes of its logs in all directories, with copies that are being made."""
 
     name: str
+    is_internal: bool
     size_bytes: int
     bytes_in: list[float]
 
@@ -59,6 +63,16 @@ class AlertView(Fragment):
     runbook: str | None = None
 
 
+class RecoveryView(Fragment):
+    """What the last start recovered because it found no clean-shutdown marker."""
+
+    log_dirs: tuple[str, ...]
+    partitions: int
+    bytes_read: int
+    started_ms: int
+    runbook: str | None
+
+
 class TrafficView(Fragment):
     """Rates per second up to ``at_ms``; p99 null: nothing ended."""
 
@@ -75,6 +89,8 @@ class OverviewView(View):
     """``alerts``: empty when healthy; ``troubles``: their sentences; ``sentence`` sums them up.
 
     ``traffic`` is of the last hour, oldest first; empty within ten seconds after the start.
+    ``traffic_since_ms``: an hour ago, or when a younger daemon began to take samples.
+    ``recovery``: of a start of the last day that was not after a clean shutdown; null: it was.
 
     ``topics`` are those that the caller may see; every other number is of all topics.
     """
@@ -86,10 +102,13 @@ class OverviewView(View):
     sentence: str
     troubles: list[str]
     alerts: list[AlertView]
+    recovery: RecoveryView | None
     traffic: list[TrafficView]
+    traffic_since_ms: int
     cluster_id: str
     node_id: int
     topics: int
+    internal_topics: int
     partitions: int
     partitions_unserved: int
     log_bytes: int
@@ -108,11 +127,20 @@ class OverviewView(View):
                 name,
                 unit,
                 {line: series(field) for line, field in lines.items()},
-                self.now_ms - HOUR_MS,
+                self.traffic_since_ms,
                 self.now_ms,
             )
             for name, unit, lines in _CHARTS
         ]
+
+    @property
+    def axis(self) -> list[str]:
+        """The words below a drawing, from left to right."""
+        span_ms = self.now_ms - self.traffic_since_ms
+        if span_ms >= HOUR_MS:
+            return ["−60 min", "−40", "−20", "now"]
+        middle = [f"−{span(span_ms // 2)}"] if span_ms >= _LEAST_MIDDLE_MS else []
+        return [f"start, −{span(span_ms)}", *middle, "now"]
 
     @property
     def table(self) -> list[TrafficView]:
@@ -150,7 +178,7 @@ def _thinned(rows: Sequence[TrafficRow | TrafficView], most: int) -> list[Traffi
 
 def overview_view(operations: Operations) -> OverviewView:
     """No disk; visits every partition."""
-    now_ms = operations.now_ms()
+    now_ms, names = operations.now_ms(), operations.topic_names()
     readiness, described = operations.readiness(), operations.log_dirs.describe()
     history = operations.history()
     log_dirs = [log_dir_view(each, history) for each in described]
@@ -160,6 +188,7 @@ def overview_view(operations: Operations) -> OverviewView:
     if operations.retention.clock_hold().logs:
         sentence = f"the wall clock jumped and retention waits: {WHAT_TO_DO}"
         alerts.insert(0, _alert(sentence, "KafkalogRetentionHeldByClock", is_critical=True))
+    rows = history.rows()
     return OverviewView.of(
         readiness,
         operations,
@@ -168,13 +197,33 @@ def overview_view(operations: Operations) -> OverviewView:
         sentence=_sentence(readiness, tasks, now_ms, is_healthy=not alerts),
         troubles=[each.sentence for each in alerts],
         alerts=alerts,
-        traffic=_thinned(history.rows(), POINTS),
-        topics=len(operations.topic_names()),
+        recovery=_recovery(operations.recovery(), now_ms),
+        traffic=_thinned(rows, POINTS),
+        traffic_since_ms=_since_ms(rows, now_ms),
+        topics=len(names),
+        internal_topics=sum(map(is_internal, names)),
         partitions_unserved=readiness.offline_partitions,
         log_bytes=sum(size.size_bytes for each in described for size in each.partitions),
         log_dirs=log_dirs,
         largest_topics=_largest(history, described),
     )
+
+
+def _since_ms(rows: Sequence[TrafficRow], now_ms: int) -> int:
+    """Where the drawings begin: a row is of the time before it, since the sample before."""
+    hour_ms = now_ms - HOUR_MS
+    if not rows:
+        return hour_ms
+    period_ms = rows[1].at_ms - rows[0].at_ms if len(rows) > 1 else now_ms - rows[0].at_ms
+    return min(max(hour_ms, rows[0].at_ms - max(period_ms, _LEAST_PERIOD_MS)), now_ms)
+
+
+def _recovery(recovery: Recovery | None, now_ms: int) -> RecoveryView | None:
+    """None of a start that is longer ago than a day."""
+    if recovery is None or now_ms - recovery.started_ms > _ONE_SHOT_MS:
+        return None
+    runbook = "KafkalogUncleanStart"
+    return RecoveryView.of(recovery, runbook=runbook if runbook in runbooks() else None)
 
 
 def _sentence(
@@ -203,7 +252,12 @@ def _largest(history: TrafficHistory, log_dirs: Sequence[LogDirDescription]) -> 
         for each in log_dir.partitions:
             sizes[each.topic_partition.topic] += each.size_bytes
     return [
-        LargeTopic(name=name, size_bytes=size, bytes_in=list(history.topic_bytes(name)))
+        LargeTopic(
+            name=name,
+            is_internal=is_internal(name),
+            size_bytes=size,
+            bytes_in=list(history.topic_bytes(name))[-history.spans :],
+        )
         for name, size in sizes.most_common(LARGEST)
     ]
 

@@ -212,13 +212,15 @@ class RetentionsView(View):
 
     task             the retention check; null: there is none
     deletable_bytes  of topics that have some now and the caller may see, as the metrics task saw
-                     it last
+                     it last, without what was deleted since
     """
 
     template: ClassVar[str] = "retentions.html"
     heading: ClassVar[str] = "Retention"
 
     name_contains: str
+    with_internal: bool
+    internal_hidden: int
     task: TaskRow | None
     deletable_bytes: dict[str, int]
     total: int
@@ -227,9 +229,13 @@ class RetentionsView(View):
     topics: list[TopicRow]
 
 
-def retentions_view(operations: Operations, name_contains: str, page: int) -> RetentionsView:
+def retentions_view(
+    operations: Operations, name_contains: str, page: int, *, with_internal: bool = False
+) -> RetentionsView:
     """Page ``page`` (from 1). No disk; visits every partition."""
-    topics = topics_view(operations, name_contains, TopicOrder.OLDEST, page)
+    topics = topics_view(
+        operations, name_contains, TopicOrder.OLDEST, page, with_internal=with_internal
+    )
     # The snapshot is of all topics, and a right of the cluster: it may not name what is not listed.
     deletable = dict.fromkeys(operations.topic_names(), 0)
     for each in operations.metrics_snapshot().deletable:

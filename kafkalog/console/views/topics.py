@@ -7,11 +7,9 @@ import enum
 import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from pydantic import Field
-
 from kafkalog.console.charts import spark
 from kafkalog.console.view import Fragment, View, page_of
-from kafkalog.console.views.configs import CHAIN, ConfigLink
+from kafkalog.console.views.configs import ConfigDiffRow
 from kafkalog.console.views.partition import DepartureView
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopic
 from kafkalog.format.topic_names import is_internal
@@ -31,9 +29,10 @@ _HORIZON_MS = 30 * 86_400_000
 class TopicRow(Fragment):
     """One topic; ``size_bytes`` is of its served partitions, the limits are the topic's configs.
 
-    ``records`` is null until the metrics task has counted every partition; ``oldest_timestamp_ms``
-    is of the partitions that it has visited, null: none yet. ``bytes_in``: appended in the last
-    hour, in spans of two minutes, oldest first; empty: nothing.
+    ``records`` is null until the metrics task has counted every partition; ``offsets``, from the
+    log starts to the high watermarks, is never less. ``oldest_timestamp_ms`` is of the partitions
+    that it has visited, null: none yet. ``bytes_in``: appended in the last hour, in spans of two
+    minutes, oldest first, the last one not over yet; empty: nothing.
     """
 
     name: str
@@ -41,6 +40,7 @@ class TopicRow(Fragment):
     partitions: int
     partitions_unserved: int
     size_bytes: int
+    offsets: int
     records: int | None
     oldest_timestamp_ms: int | None
     cleanup_policy: str
@@ -64,12 +64,12 @@ class TopicOrder(enum.Enum):
     OLDEST = "oldest"
 
     def rank(self, name: str, facts: _Facts) -> tuple[float, str]:
-        """Large or old topics come first, unknown values last."""
+        """Large or old topics come first, those of unknown age last."""
         oldest_ms = facts.oldest_timestamp_ms
         rank = {
             TopicOrder.NAME: 0,
             TopicOrder.PARTITIONS: -facts.partitions,
-            TopicOrder.RECORDS: 1 if facts.records is None else -facts.records,
+            TopicOrder.RECORDS: -(facts.offsets if facts.records is None else facts.records),
             TopicOrder.SIZE: -facts.size_bytes,
             TopicOrder.OLDEST: math.inf if oldest_ms is None else oldest_ms,
         }[self]
@@ -81,6 +81,7 @@ class _Facts(NamedTuple):
 
     partitions: int
     size_bytes: int
+    offsets: int
     records: int | None
     oldest_timestamp_ms: int | None
 
@@ -88,7 +89,7 @@ class _Facts(NamedTuple):
 class TopicsView(View):
     """Topics whose name contains ``name_contains``, in the order of ``sort``.
 
-    ``internal_hidden``: how many of them are Kafka's own and left out.
+    ``internal_hidden``: how many of them are Kafka's own and left out, as on every page of topics.
     """
 
     template: ClassVar[str] = "topics.html"
@@ -174,6 +175,7 @@ def _facts(operations: Operations, name: str) -> _Facts:
     return _Facts(
         partitions=len(numbers),
         size_bytes=sum(log.size_bytes for log in logs),
+        offsets=sum(log.high_watermark - log.log_start_offset for log in logs),
         records=sum(counts) if counts and len(counts) == len(logs) else None,
         oldest_timestamp_ms=min(times_ms, default=None),
     )
@@ -205,17 +207,6 @@ class PartitionRow(Fragment):
     next_departure: NextDeparture | None = None
 
 
-class ConfigSourceView(ConfigLink):
-    """One source of a config of the topic."""
-
-
-class ConfigRow(ConfigSourceView):
-    """An effective config; ``chain``: its sources, strongest first."""
-
-    is_default: bool
-    chain: list[ConfigSourceView] = Field(validation_alias=CHAIN)
-
-
 class TopicView(View):
     """``partitions`` are those of one page."""
 
@@ -230,7 +221,7 @@ class TopicView(View):
     page: int
     pages: int
     partitions: list[PartitionRow]
-    configs: list[ConfigRow]
+    configs: list[ConfigDiffRow]
 
 
 def topic_view(operations: Operations, name: str, page: int) -> TopicView:
@@ -274,13 +265,19 @@ class PickTopicView(View):
     heading: ClassVar[str] = "Records"
 
     name_contains: str
+    with_internal: bool
+    internal_hidden: int
     total: int
     page: int
     pages: int
     topics: list[TopicRow]
 
 
-def pick_topic_view(operations: Operations, name_contains: str, page: int) -> PickTopicView:
+def pick_topic_view(
+    operations: Operations, name_contains: str, page: int, *, with_internal: bool = False
+) -> PickTopicView:
     """As ``topics_view``, those by name."""
-    listed = topics_view(operations, name_contains, TopicOrder.NAME, page, with_internal=True)
+    listed = topics_view(
+        operations, name_contains, TopicOrder.NAME, page, with_internal=with_internal
+    )
     return PickTopicView.of(listed)

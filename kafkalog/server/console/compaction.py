@@ -10,7 +10,7 @@ from kafkalog.broker.operations import Operations
 from kafkalog.console.views.compaction import CleanerView, compaction_view
 from kafkalog.server.admin.cleaner import run_result
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import form, page
+from kafkalog.server.console.pages import INTERNAL, form, page
 from kafkalog.server.protocol.endpoint import Access, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.parameters import (
@@ -37,7 +37,7 @@ _FIELDS = ("topic", "partition")
     "",
     "consoleCompaction",
     Access.DESCRIBE_CLUSTER,
-    parameters=(_TOPIC, _PAGE, _HOURS, _OPERATION),
+    parameters=(_TOPIC, INTERNAL, _PAGE, _HOURS, _OPERATION),
     errors=(40401,),
     asks_logs=True,
 )
@@ -49,6 +49,7 @@ def compaction(request: web.Request, operations: Operations) -> CleanerView:
         page=_PAGE.read(request),
         hours=_HOURS.read(request),
         operation_id=_OPERATION.read(request) or "",
+        with_internal=INTERNAL.read(request),
     )
 
 

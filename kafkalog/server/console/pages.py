@@ -60,6 +60,8 @@ FORMS = "forms"
 """Place of what a large form takes time for, without a disk."""
 _TEXT = {"type": "string"}
 REFRESH = FlagParameter("refresh", "The page asks for itself again every ten seconds.")
+INTERNAL = FlagParameter("internal", "Kafka's own topics too.")
+"""The same on every page of topics."""
 _POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -81,6 +83,11 @@ PAGE_HEADERS = {
     hdrs.VARY: "Accept",
 }
 """Headers of every page: it runs and loads only what has this origin."""
+
+
+def redirect(address: str, status: int = 303) -> web.Response:
+    """To a relative address: a prefix that a proxy takes away in front stays."""
+    return web.Response(status=status, headers={hdrs.LOCATION: address, **PAGE_HEADERS})
 
 
 class _Reader:

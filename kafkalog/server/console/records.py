@@ -30,7 +30,7 @@ from kafkalog.console.views.topics import PickTopicView, pick_topic_view
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.server.admin.delete_records import delete_one
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import PAGE_HEADERS, form, has_left, page
+from kafkalog.server.console.pages import INTERNAL, PAGE_HEADERS, form, has_left, page
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import OCTET_STREAM
@@ -143,12 +143,14 @@ _MOST_TEXT = 500
     "/records",
     "consolePickTopic",
     Access.DESCRIBE_TOPIC,
-    parameters=(_TOPIC_CONTAINS, _PAGE),
+    parameters=(_TOPIC_CONTAINS, INTERNAL, _PAGE),
 )
 def pick_topic(request: web.Request, operations: Operations) -> PickTopicView:
     """Console: the topics whose records can be looked at."""
     _check_shown(request)
-    return pick_topic_view(operations, _TOPIC_CONTAINS.read(request) or "", _PAGE.read(request))
+    name_contains, number = _TOPIC_CONTAINS.read(request) or "", _PAGE.read(request)
+    with_internal = INTERNAL.read(request)
+    return pick_topic_view(operations, name_contains, number, with_internal=with_internal)
 
 
 @page(

@@ -33,7 +33,7 @@ from kafkalog.console.views.retention import (
 )
 from kafkalog.console.views.topics import TopicOrder, TopicsView, TopicView, topic_view, topics_view
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import PAGE_HEADERS, REFRESH, form, page, prepared
+from kafkalog.server.console.pages import INTERNAL, REFRESH, form, page, prepared, redirect
 from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX, Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.parameters import (
@@ -58,7 +58,6 @@ _SORT = ChoiceParameter(
     {each.value: each for each in TopicOrder},
     TopicOrder.NAME,
 )
-_INTERNAL = FlagParameter("internal", "Kafka's own topics too.")
 _HORIZON_DAYS = IntegerParameter("horizon_days", "How far to look ahead.", 30, 0, 3650)
 _CONFIGS = tuple(
     TextParameter(name, f"{name} to ask about; empty or absent: what the topic has.")
@@ -87,9 +86,7 @@ async def with_slash(request: web.Request) -> web.Response:
     """Console: the overview's address with a slash at the end redirects to it."""
     REFRESH.read(request)
     query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
-    # Relative: a prefix that a proxy takes away in front stays.
-    headers = {hdrs.LOCATION: f"..{CONSOLE_PREFIX}{query}", **PAGE_HEADERS}
-    return web.Response(status=301, headers=headers)
+    return redirect(f"..{CONSOLE_PREFIX}{query}", 301)
 
 
 @page(
@@ -97,14 +94,25 @@ async def with_slash(request: web.Request) -> web.Response:
     "/topics",
     "consoleTopics",
     Access.DESCRIBE_TOPIC,
-    parameters=(_NAME_CONTAINS, _SORT, _INTERNAL, _PAGE),
+    parameters=(_NAME_CONTAINS, _SORT, INTERNAL, _PAGE),
 )
 def topics(request: web.Request, operations: Operations) -> TopicsView:
     """Console: the topics that the caller may see, a hundred a page."""
     name_contains = _NAME_CONTAINS.read(request) or ""
     sort, number = _SORT.read(request), _PAGE.read(request)
-    with_internal = _INTERNAL.read(request)
+    with_internal = INTERNAL.read(request)
     return topics_view(operations, name_contains, sort, number, with_internal=with_internal)
+
+
+@ROUTES.endpoint(
+    "GET /topics/{topic}",
+    "consoleTopicHome",
+    Access.DESCRIBE_TOPIC,
+    {303: Answer("The pages of the topic.", headers=(hdrs.LOCATION,))},
+)
+async def topic_home(request: web.Request) -> web.Response:
+    """Console: the address of a topic leads to its pages, as people guess it."""
+    return redirect(f"{quote(topic_of(request), safe='')}/partitions")
 
 
 @page(
@@ -145,11 +153,14 @@ def retention(request: web.Request, operations: Operations) -> RetentionView:
     "/retention",
     "consoleRetentions",
     Access.DESCRIBE_CLUSTER,
-    parameters=(_NAME_CONTAINS, _PAGE),
+    parameters=(_NAME_CONTAINS, INTERNAL, _PAGE),
+    is_live=True,
 )
 def retentions(request: web.Request, operations: Operations) -> RetentionsView:
     """Console: the retention checks; limits, oldest record and what is over a limit, by topic."""
-    return retentions_view(operations, _NAME_CONTAINS.read(request) or "", _PAGE.read(request))
+    name_contains, number = _NAME_CONTAINS.read(request) or "", _PAGE.read(request)
+    with_internal = INTERNAL.read(request)
+    return retentions_view(operations, name_contains, number, with_internal=with_internal)
 
 
 @page(ROUTES, "/log-dirs", "consoleLogDirs", Access.DESCRIBE_CLUSTER)

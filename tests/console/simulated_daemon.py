@@ -37,8 +37,15 @@ class SimulatedDaemon(NamedTuple):
 
 @contextmanager
 def simulated_daemon(*, is_full: bool = False) -> Iterator[SimulatedDaemon]:
+    """See the module."""
+    with serving(_after_an_hour(is_full=is_full)) as daemon:
+        yield daemon
+
+
+@contextmanager
+def serving(sim: SimManager) -> Iterator[SimulatedDaemon]:
     """It serves on a thread with a loop of its own."""
-    sim, port = _after_an_hour(is_full=is_full), list[int]()
+    port = list[int]()
     is_up, loop, end = threading.Event(), asyncio.new_event_loop(), asyncio.Event()
 
     async def serve() -> None:

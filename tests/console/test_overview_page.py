@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.console
 SCREEN_PIXELS = 900
+_CUT = """() => [...document.querySelectorAll("main .scroll")]
+  .filter((each) => each.scrollWidth > each.clientWidth + 1)
+  .map((each) => each.getAttribute("aria-label") ?? each.className)"""
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +86,45 @@ def test_a_full_disk_is_red_and_leads_to_what_to_do(
         )
         assert red > max(green, blue)
         assert window.complaints == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/console",
+        "/console/topics",
+        "/console/records",
+        "/console/retention",
+        "/console/configs?all=true",
+        "/console/topics/orders/partitions",
+        "/console/topics/orders/partitions/0",
+        "/console/tasks",
+    ],
+)
+def test_a_phone_shows_every_column(browser: Browser, busy: SimulatedDaemon, path: str) -> None:
+    """Rows are blocks of named facts there, so that nothing is beside the screen."""
+    with Window(browser, busy, width=min(WIDTHS)) as window:
+        window.open(path)
+        cut: list[str] = window.page.evaluate(_CUT)
+        assert cut == []
+        assert window.complaints == []
+
+
+def test_a_phone_has_the_pages_in_a_menu(browser: Browser, busy: SimulatedDaemon) -> None:
+    with Window(browser, busy, width=min(WIDTHS), has_script=False) as window:
+        window.open("/console")
+        retention = window.page.get_by_role("link", name="Retention", exact=True)
+        assert not retention.is_visible()
+        window.page.get_by_role("button", name="Menu").click()
+        retention.click()
+        window.page.wait_for_url("**/console/retention")
+
+
+def test_the_address_of_a_topic_leads_to_its_pages(browser: Browser, busy: SimulatedDaemon) -> None:
+    with Window(browser, busy) as window:
+        window.open("/console/topics/orders")
+        window.page.wait_for_url("**/console/topics/orders/partitions")
+        assert window.page.inner_text("h1") == "orders"
 
 
 def test_an_error_leads_back(browser: Browser, busy: SimulatedDaemon) -> None:

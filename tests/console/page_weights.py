@@ -80,7 +80,7 @@ def _filled(topics: int) -> SimManager:
 def _weights(port: int, times: int) -> Iterator[Weight]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     for path in PAGES:
-        took_ms, body = [], b""
+        took_ms, body = list[float](), b""
         for _ in range(times + 1):  # the first one loads the template
             began = time.perf_counter()
             connection.request("GET", path, headers={"Accept": "text/html"})

@@ -359,16 +359,15 @@ def test_internal_topics_are_hidden_alike_on_every_page_of_topics() -> None:
     sim.manager.group_offsets.create_topic()
 
     def shown(*, with_internal: bool) -> list[str]:
-        views = (
-            topics_view(sim.operations, "", TopicOrder.NAME, 1, with_internal=with_internal),
-            pick_topic_view(sim.operations, "", 1, with_internal=with_internal),
-            retentions_view(sim.operations, "", 1, with_internal=with_internal),
-        )
+        by_name = topics_view(sim.operations, "", TopicOrder.NAME, 1, with_internal=with_internal)
+        picked = pick_topic_view(sim.operations, "", 1, with_internal=with_internal)
+        retained = retentions_view(sim.operations, "", 1, with_internal=with_internal)
+        hidden = {by_name.internal_hidden, picked.internal_hidden, retained.internal_hidden}
+        assert hidden == {0 if with_internal else 1}
         word = "hide internal topics" if with_internal else "1 internal topic hidden"
-        for view in views:
-            assert word in page_of(view)
-            assert view.internal_hidden == (0 if with_internal else 1)
-        return [" ".join(each.name for each in view.topics) for view in views]
+        assert all(word in page_of(each) for each in (by_name, picked, retained))
+        rows = (by_name.topics, picked.topics, retained.topics)
+        return [" ".join(each.name for each in listed) for listed in rows]
 
     assert set(shown(with_internal=False)) == {"t"}
     assert all("__consumer_offsets" in each for each in shown(with_internal=True))

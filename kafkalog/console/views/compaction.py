@@ -257,7 +257,7 @@ def compaction_view(
     ]
     names = [each.status.log.topic_partition.topic for each in report.logs]
     is_every = with_internal or bool(topic)
-    hidden = set() if is_every else {name for name in names if is_internal(name)}
+    hidden = {name for name in names if is_internal(name) and not is_every}
     logs = [each for each, name in zip(report.logs, names, strict=True) if name not in hidden]
     shown = page_of(len(logs), LOGS_A_PAGE, page)
     trial = operations.background_operation(operation_id) if operation_id else None

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import logging
 import re
 import statistics
 import time
 from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
 
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.console.assets import all_assets
@@ -57,6 +60,8 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=2_000)
     parser.add_argument("--times", type=int, default=20)
     arguments = parser.parse_args()
+    quiet = structlog.make_filtering_bound_logger(logging.CRITICAL)  # thousands of new topics
+    structlog.configure(wrapper_class=quiet)
     with serving(_filled(arguments.topics)) as daemon:
         print(f"{arguments.topics:,} topics, median of {arguments.times}")
         print(f"{'page':<44}{'HTML':>10}{'CSS':>9}{'JS':>9}{'ms':>9}")

@@ -43,9 +43,26 @@ _NO_LIMIT = frozenset(("2147483647", "9223372036854775807", "1.7976931348623157E
 _IN_MS = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
 
 
-def config_value(name: str, value: str | None, unit: str) -> str | None:
-    """A value of a config in words: 7 d, 1 GiB, never. None: it says itself what it is."""
-    if value is None or not unit:
+_UNIT_OF_ENDING = {
+    ".ms": "ms",
+    ".minutes": "minutes",
+    ".hours": "hours",
+    "bytes.per.second": "bytes/s",
+    "bytes": "bytes",
+    "buffer.size": "bytes",
+    ".messages": "records",
+    "connections": "connections",
+}
+
+
+def config_value(name: str, value: str | None) -> str | None:
+    """A value of a config in words: 7 d, 1 GiB, never. None: it says itself what it is.
+
+    The unit is at the end of its name, as everywhere in Kafka.
+    """
+    units = (unit for ending, unit in _UNIT_OF_ENDING.items() if name.endswith(ending))
+    unit = next(units, None)
+    if value is None or unit is None:
         return None
     if value in _NO_LIMIT:
         is_due = unit == "ms" and "timestamp" not in name

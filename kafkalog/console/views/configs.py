@@ -6,22 +6,15 @@ beside the number; the JSON view has the number alone.
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pydantic import AliasChoices, Field
 
 from kafkalog.console.formatting import config_value
 from kafkalog.console.view import Fragment, View
-from kafkalog.settings.tables import (
-    BROKER_SETTINGS,
-    SERVER_SETTINGS,
-    TOPIC_DEFAULT_SETTINGS,
-    TOPIC_SETTINGS,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.values import ConfigEntry
@@ -61,13 +54,6 @@ _SECTIONS = {
 _REST = "Other"
 
 
-@functools.cache
-def _units() -> Mapping[str, str]:
-    """By key."""
-    every = (*TOPIC_SETTINGS, *TOPIC_DEFAULT_SETTINGS, *BROKER_SETTINGS, *SERVER_SETTINGS)
-    return {each.key: each.unit for each in every}
-
-
 class ConfigLink(Fragment):
     """One source of a config; value null: not set there."""
 
@@ -78,7 +64,7 @@ class ConfigLink(Fragment):
     @property
     def words(self) -> str | None:
         """The value for people; None: as it is."""
-        return config_value(self.name, self.value, _units().get(self.name, ""))
+        return config_value(self.name, self.value)
 
     @property
     def source_words(self) -> str:
@@ -98,7 +84,7 @@ class ConfigDiffRow(ConfigLink):
     @property
     def default_words(self) -> str | None:
         """As ``words``."""
-        return config_value(self.name, self.default, _units().get(self.name, ""))
+        return config_value(self.name, self.default)
 
     @property
     def section(self) -> str:

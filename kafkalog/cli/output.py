@@ -177,11 +177,12 @@ def is_asked(*, is_sure: bool) -> bool:
 
 
 def confirm(question: str, *, is_sure: bool) -> None:
-    """Ask, if somebody is there. Raises click.ClickException for no."""
+    """Ask, if somebody is there; no ends the command here."""
     if not is_asked(is_sure=is_sure):
         return
     if not click.confirm(question, err=True):
-        raise click.ClickException("Nothing was changed.")
+        click.echo("Nothing was changed.", err=True)
+        raise click.exceptions.Exit(1)
 
 
 # ---- texts

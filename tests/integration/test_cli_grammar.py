@@ -145,7 +145,7 @@ def test_a_person_is_asked(daemon: Daemon) -> None:
     status, lines = at_terminal(daemon, *delete, answer="n\n")
     assert status == 1
     assert any("Delete the records of asked-0 below offset 1? [y/N]" in line for line in lines)
-    assert lines[-1].endswith("Error: Nothing was changed.")  # behind the question
+    assert lines[-1].endswith("[y/N]: Nothing was changed.")  # behind the question
     assert done(run(daemon, "offsets", "get", "asked", "--at", "earliest")) == b"asked:0:0\n"
     for words, fault in (
         (("topics", "delete", "no-topic"), "no-topic"),

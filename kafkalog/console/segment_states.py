@@ -103,9 +103,7 @@ def reason_of(
         if policy.retention_ms >= 0:
             cause += f", limit {span(policy.retention_ms)}"
     else:
-        # In a log without deletion the older segments are not deleted either.
-        is_waiting = fate.keeper is Keeper.OLDER_SEGMENT and not policy.is_deleted
-        cause = _KEPT[Keeper.POLICY if is_waiting else fate.keeper]
+        cause = _KEPT[fate.keeper]
     more = ""
     if fate.bytes_until is not None:
         more = f"; or once {size(fate.bytes_until)} more are appended"

@@ -98,6 +98,18 @@ def test_nothing_without_limits() -> None:
     assert [each.keeper for each in fates] == [Keeper.NO_LIMITS, Keeper.OLDER_SEGMENT]
 
 
+def test_no_segment_of_a_compacted_log_waits_for_an_older_one() -> None:
+    """M09: no delete in cleanup.policy keeps each, an empty active one and unseen records too."""
+    policy = RetentionPolicy(False, 1, 1)
+    for facts in (log_of([0, 10], 20), log_of([0, 10], 20, sizes=[500, 0])):
+        for seen in (facts, facts._replace(high_watermark=15)):
+            fates = explain(seen, policy, 10**15, Schedule(None, 1, 1))
+            assert [each.keeper for each in fates] == [Keeper.POLICY] * 2
+    disputed = log_of([0, 10], 20)._replace(is_start_disputed=True)
+    fates = explain(disputed, policy, 10**15, Schedule(None, 1, 1))
+    assert [each.keeper for each in fates] == [Keeper.DISPUTED_START, Keeper.OLDER_SEGMENT]
+
+
 def test_one_small_expired_segment() -> None:
     """M09: section 3: the active segment goes too, after a roll; log start = log end."""
     planned = plan(log_of([0], 7), RetentionPolicy(True, 1000, -1), 1_001)

@@ -110,6 +110,8 @@ def explain(
     kept_bytes = facts.size_bytes - sum(each.facts.size_bytes for each in fates)
     moment: int | None = now_ms
     older_bytes = 0
+    # Where no limit applies, no segment waits for an older one.
+    can_go = policy.is_deleted or facts.is_start_disputed
     for index in range(first_kept, len(facts.segments)):
         segment = facts.segments[index]
         keeper = keeper_of(facts, policy, index)
@@ -121,7 +123,9 @@ def explain(
         bytes_until = None
         if keeper is Keeper.LIMITS and policy.retention_bytes >= 0:
             bytes_until = max(0, older_bytes - (kept_bytes - policy.retention_bytes))
-        shown = keeper if index == first_kept else Keeper.OLDER_SEGMENT
+        shown = keeper
+        if index != first_kept:
+            shown = Keeper.OLDER_SEGMENT if can_go else Keeper.POLICY
         if index < first_not_held:
             shown = Keeper.HOLD
         due = None if moment is None else _due(moment, schedule)

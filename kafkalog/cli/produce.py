@@ -223,6 +223,7 @@ class _Sender:
         self._has_partition = partition is not None
         self.outcomes = Outcomes()
         self._first_too_large: int | None = None  # the number of its line
+        self._stop: str = ""  # where, and at which line to go on
 
     def send(self, records: list[_ApiRecord], numbers: Sequence[int]) -> bool:
         """One request; False when the next one would fail for the same reason.
@@ -240,6 +241,7 @@ class _Sender:
             receipts = document_of(answer, "offsets")["offsets"] if answer.body else None
         except ClientError as error:
             outcomes.fail(error, count)
+            self._stop = _stop_at(numbers, is_refused=was_not_appended(error))
             return False
         except KeyboardInterrupt:
             outcomes.unknown += count
@@ -283,11 +285,26 @@ class _Sender:
             click.echo(f"Error: {bad_line}", err=True)
         if is_part_left:
             click.echo("The last line has no end; it was not sent.", err=True)
+        if self._stop:
+            click.echo(self._stop, err=True)
         click.echo(outcomes, err=True)
         if outcomes.unknown:
             click.echo(
                 "Unknown records may be in the topic: look before you send them again.", err=True
             )
+
+
+def _stop_at(numbers: Sequence[int], *, is_refused: bool) -> str:
+    """Where a failed request stopped the input, by the lines that it had; "" for its only line.
+
+    The rest of the input may be endless: it is not counted.
+    """
+    first, last = numbers[0], numbers[-1]
+    if last == 1:
+        return ""
+    if is_refused:
+        return f"Stopped at line {first}: no later line is in the topic. Go on with line {first}."
+    return f"Stopped after line {last}: no later line was sent. Go on with line {last + 1}."
 
 
 @click.command()
@@ -322,9 +339,10 @@ def produce(
     """Append lines of standard input to a topic as records. Exit 3 when only some were appended.
 
     Sends when the input pauses for 100 ms, and each line at once on a terminal. Ends with the
-    input, at Ctrl-C, at a request that fails as a whole and at a line that is not a record, which
-    counts as refused; what was read before is appended. Says how many records were appended, were
-    refused (they are not in the topic) and are unknown (no answer came: they may be in the topic).
+    input, at Ctrl-C, at a request that fails as a whole (it says with which line to go on) and at a
+    line that is not a record, which counts as refused; what was read before is appended. Says how
+    many records were appended, were refused (they are not in the topic) and are unknown (no answer
+    came: they may be in the topic).
 
     In JSONL a string is text, any other value is stored as its JSON text, and null is null.
     "key_format" and "value_format" can say json (a string with its quotes) or base64.

@@ -200,8 +200,9 @@ def test_a_produce_that_is_refused_half_way(daemon: Daemon) -> None:
     done(run(daemon, "topics", "create", "brimming", *wanted))
     text = b"".join(b"line %d\n" % number for number in range(2500))
     later = run(daemon, "produce", "brimming", stdin=text)
-    reason, total = later.stderr.decode().splitlines()
+    reason, stop, total = later.stderr.decode().splitlines()
     assert later.returncode == 3
+    assert stop.startswith("Stopped at line 1001: ")
     assert reason.startswith("brimming: Topic brimming holds ")
     assert reason.endswith(" (1000 records)")
     assert total == "Records appended: 1000, refused: 1000, unknown: 0"
@@ -294,7 +295,8 @@ def test_an_answer_that_never_comes(daemon: Daemon, how: str) -> None:
     with CuttingProxy(daemon.port, cut) as proxy:
         result = run_plain("produce", topic, "--url", proxy.url, stdin=text)
     assert result.returncode == 3
-    reason, numbers, advice = result.stderr.decode().splitlines()
+    reason, stop, numbers, advice = result.stderr.decode().splitlines()
+    assert stop.startswith("Stopped after line 1500: ")
     assert reason.startswith(f"{topic}: No answer from {proxy.url}: ")
     assert reason.endswith(" (500 records)")
     assert numbers == "Records appended: 1000, refused: 0, unknown: 500"

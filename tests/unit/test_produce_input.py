@@ -17,6 +17,7 @@ from kafkalog.cli import produce as module
 from kafkalog.cli.produce import LineInput, Outcomes
 from kafkalog.client import (
     BadAnswer,
+    ClientError,
     ConnectFailed,
     DaemonFault,
     NoRoom,
@@ -26,7 +27,7 @@ from kafkalog.client import (
 from kafkalog.client.messages import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from kafkalog.client import Client
 
@@ -172,6 +173,27 @@ def test_receipts_are_counted_by_what_they_say() -> None:
     assert str(sender.outcomes) == "Records appended: 2, refused: 2, unknown: 1"
     assert sender.send([{"value": None}], [1])
     assert str(sender.outcomes) == "Records sent: 3, refused: 2, unknown: 1"
+
+
+@pytest.mark.parametrize(
+    ("error", "numbers", "stop"),
+    [
+        (NoRoom("full", status=507, nothing_was_done=True), range(4001, 5001),
+         "Stopped at line 4001: no later line is in the topic. Go on with line 4001."),
+        (OutcomeUnknown("cut"), range(4001, 5001),
+         "Stopped after line 5000: no later line was sent. Go on with line 5001."),
+        (NoRoom("full", status=507, nothing_was_done=True), [1], ""),
+    ],
+)  # fmt: skip
+def test_the_line_to_go_on_with_is_named(
+    error: ClientError, numbers: Sequence[int], stop: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What follows may be endless: it is neither read nor counted."""
+    sender = sender_of(Answering(error))
+    assert not sender.send([{"value": None}] * len(numbers), numbers)
+    sender.report(None, False)
+    said = capsys.readouterr().err.splitlines()
+    assert said[1:-1][:1] == ([stop] if stop else [])
 
 
 def test_the_line_that_is_too_large_is_named(capsys: pytest.CaptureFixture[str]) -> None:

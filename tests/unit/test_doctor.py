@@ -27,7 +27,14 @@ from kafkalog.broker.topics.registry import (
 )
 from kafkalog.broker.topics.registry_copies import corrected_registry
 from kafkalog.cli.main import make_cli
-from kafkalog.cli.offline.diagnosis import LogDirFacts, Mount, findings, mount_of, parse_mounts
+from kafkalog.cli.offline.diagnosis import (
+    LogDirFacts,
+    Mount,
+    findings,
+    log_dir_facts,
+    mount_of,
+    parse_mounts,
+)
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import InvalidConfig, UnusableLogDirs
 from kafkalog.format.disk.properties import (
@@ -68,7 +75,7 @@ if TYPE_CHECKING:
 
 GIB = 1 << 30
 SOUND = LogDirFacts(
-    "/data", True, True, False, 100 * GIB, 50 * GIB, 1, Mount("/data", "ext4", frozenset()), {}, {}
+    "/data", True, True, False, 45 * GIB, 50 * GIB, 1, Mount("/data", "ext4", frozenset()), {}, {}
 )
 ENOUGH = 1 << 20
 
@@ -76,11 +83,15 @@ ENOUGH = 1 << 20
 def found(
     *log_dirs: LogDirFacts, limit: int = ENOUGH, file: str = "", **keys: str
 ) -> list[tuple[str, str, str]]:
-    """Level, subject and the message's begin."""
+    """Level, subject and message, but for sums that the disk has room for."""
     pairs = {name.replace("_", "."): text for name, text in keys.items()}
     settings = load_settings(file.encode(), {}, pairs)
     every = findings(settings, log_dirs or (SOUND,), limit)
-    return [(one.level, one.subject, one.message) for one in every]
+    return [
+        (one.level, one.subject, one.message)
+        for one in every
+        if one.level != "info" or "there is room for" not in one.message
+    ]
 
 
 def with_topic(partitions: int = 1, /, **overrides: str) -> LogDirFacts:
@@ -138,6 +149,34 @@ def test_a_trouble_is_one_finding(facts: LogDirFacts, level: str, part: str) -> 
     ((got, subject, message),) = found(facts)
     assert got == level
     assert part in f"{subject}: {message}"
+
+
+def test_the_sum_of_a_directory_is_always_told() -> None:
+    """Room is what the log has and can still get: not the size of its file system."""
+    settings = load_settings(b"log.dir.min.free.bytes=1024\n", {}, {})
+
+    def told(facts: LogDirFacts) -> tuple[str, str]:
+        (sums,) = [
+            each for each in findings(settings, [facts], ENOUGH) if "room for" in each.message
+        ]
+        return sums.level, sums.message
+
+    room = f"room for {95 * GIB - 1024} ({45 * GIB} used by it and {50 * GIB} free, less"
+    level, message = told(SOUND)
+    assert (level, "0 of its 0 partitions allow 0 bytes" in message) == ("info", True)
+    assert room in message
+    two = with_topic(2, retention_bytes=TWO_GIB)
+    level, message = told(replace(two, partitions={"t": 2, "u": 3}))
+    assert (level, f"2 of its 5 partitions allow {6 * GIB} bytes" in message) == ("info", True)
+    level, message = told(replace(two, used_bytes=GIB, usable_bytes=4 * GIB))
+    assert (level, "it can be full before retention deletes" in message) == ("warning", True)
+
+
+def test_the_bytes_of_a_directory_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "0.log").write_bytes(bytes(range(256)) * 64)
+    (facts,) = log_dir_facts([str(tmp_path)], SystemFilesystem())
+    assert 16_384 <= facts.used_bytes < 65_536
 
 
 def test_a_mistyped_key_is_an_error_unless_it_is_allowed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -100,6 +100,7 @@ _MOUNTS = Path("/proc/self/mountinfo")
 class LogDirFacts:
     """One log directory. Of one that is absent, the rest is told of the nearest that exists.
 
+    used_bytes  of its files on the disk
     partitions  how many of each topic lie there
     overrides   configs of each topic that its registry knows
     identity    its registry and meta.properties; None of one that is absent
@@ -109,7 +110,7 @@ class LogDirFacts:
     exists: bool
     is_writable: bool
     is_in_use: bool
-    total_bytes: int
+    used_bytes: int
     usable_bytes: int
     device: int
     mount: Mount | None
@@ -133,7 +134,7 @@ def _log_dir(path: str, filesystem: Filesystem, mounts: list[Mount]) -> LogDirFa
     nearest = path
     while not os.path.exists(nearest):
         nearest = os.path.dirname(nearest)
-    total_bytes, usable_bytes = filesystem.space(nearest)
+    _, usable_bytes = filesystem.space(nearest)
     lock = os.path.join(path, LOCK_FILE)
     names = filesystem.list_dir(path) if exists else []
     return LogDirFacts(
@@ -141,7 +142,7 @@ def _log_dir(path: str, filesystem: Filesystem, mounts: list[Mount]) -> LogDirFa
         exists,
         os.access(nearest, os.W_OK | os.X_OK),
         exists and filesystem.exists(lock) and filesystem.is_locked(lock),
-        total_bytes,
+        _used_bytes(path),
         usable_bytes,
         filesystem.device(nearest),
         mount_of(filesystem.real_path(nearest), mounts),
@@ -149,6 +150,16 @@ def _log_dir(path: str, filesystem: Filesystem, mounts: list[Mount]) -> LogDirFa
         registered_configs(path, filesystem) if exists else {},
         read_identity_files(path, filesystem) if exists else None,
     )
+
+
+def _used_bytes(path: str) -> int:
+    """The blocks of all files below a directory. Those that vanish or are others' do not count."""
+    used_bytes = 0
+    for directory, _, names in os.walk(path):
+        for name in names:
+            with suppress(OSError):
+                used_bytes += os.lstat(os.path.join(directory, name)).st_blocks * _BLOCK_BYTES
+    return used_bytes
 
 
 # ---- rules
@@ -159,6 +170,7 @@ _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "
 _IN_MEMORY = frozenset({"tmpfs", "ramfs"})
 _WITHOUT_BARRIERS = frozenset({"nobarrier", "barrier=0"})
 _HOURS_MS = 3_600_000
+_BLOCK_BYTES = 512  # of stat, whatever the file system's are
 _NOTICE_LEVELS: dict[str, Level] = {"warning": "warning", "info": "info"}
 
 
@@ -330,8 +342,11 @@ def _of_mount(log_dir: LogDirFacts) -> Iterator[Finding]:
 
 
 def _of_limits(settings: Settings, log_dir: LogDirFacts) -> Iterator[Finding]:
-    """What the limits by size allow all partitions together, against the disk."""
-    allowed_bytes = 0
+    """What the limits by size allow all partitions together, against what the log can get.
+
+    The size of the file system says little: it has reserved blocks and files of other programs.
+    """
+    allowed_bytes = bounded = 0
     unbounded = []
     for topic, count in sorted(log_dir.partitions.items()):
         config = _config(settings, log_dir.overrides.get(topic, {}))
@@ -340,15 +355,19 @@ def _of_limits(settings: Settings, log_dir: LogDirFacts) -> Iterator[Finding]:
         if config.retention_bytes < 0:
             unbounded.append(topic)
         else:
+            bounded += count
             allowed_bytes += count * (config.retention_bytes + config.max_segment_bytes)
-    room_bytes = log_dir.total_bytes - settings.broker.log_dir_min_free_bytes
-    if allowed_bytes > room_bytes:
-        yield Finding(
-            "warning",
-            log_dir.path,
-            f"the limits of its partitions allow {allowed_bytes} bytes, the disk has room for"
-            f" {room_bytes}: it can be full before retention deletes",
-        )
+    free_min = settings.broker.log_dir_min_free_bytes
+    room_bytes = max(log_dir.used_bytes + log_dir.usable_bytes - free_min, 0)
+    is_over = allowed_bytes > room_bytes
+    yield Finding(
+        "warning" if is_over else "info",
+        log_dir.path,
+        f"retention.bytes and segment.bytes of {bounded} of its {sum(log_dir.partitions.values())}"
+        f" partitions allow {allowed_bytes} bytes; there is room for {room_bytes}"
+        f" ({log_dir.used_bytes} used by it and {log_dir.usable_bytes} free, less"
+        f" log.dir.min.free.bytes)" + (": it can be full before retention deletes" * is_over),
+    )
     if unbounded:
         names = ", ".join(unbounded[:3]) + (" and others" if len(unbounded) > 3 else "")
         message = f"no limit by size (retention.bytes) for {names}: time alone bounds them"

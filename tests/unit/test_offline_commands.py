@@ -236,8 +236,12 @@ def test_verify(source: Path) -> None:
     found = run("segments", "verify", source)
     assert found.exit_code == 1
     assert f"{LOG} at 0: " in found.stdout
-    rows = json.loads(run("segments", "verify", source, "--output", "json").stdout)["findings"]
+    (document,) = json.loads(run("segments", "verify", source, "--output", "json").stdout)
+    rows = document["findings"]
     assert [(row["file"], row["position"]) for row in rows] == [(LOG, 0)]
+    other = shutil.copytree(GOLDEN, source.with_name("t-1"))
+    both = run("segments", "verify", source, other)
+    assert (both.exit_code, both.stdout) == (1, f"{found.stdout}{other}: sound\n")
     assert run("segments", "verify", source / "absent").exit_code == 2
 
 

@@ -110,32 +110,49 @@ def _row(document: dict[str, Any]) -> tuple[object, ...]:
 
 
 @click.command()
-@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.argument(
+    "directories",
+    metavar="DIRECTORY...",
+    type=click.Path(exists=True, file_okay=False),
+    nargs=-1,
+    required=True,
+)
 @output_option
-def verify(directory: str, output: str) -> None:
-    """Check all batches, indexes and snapshots of a partition directory. Exit 1 with findings.
+def verify(directories: tuple[str, ...], output: str) -> None:
+    """Check all batches, indexes and snapshots of partition directories. Exit 1 with findings.
 
-    The directory must not be written meanwhile: stop the daemon or make a copy. Whether offsets may
-    be missing, and which losses were accepted, is read from the log directory around it, if there
-    is one.
+    They must not be written meanwhile: stop the daemon or make a copy. Whether offsets may be
+    missing, and which losses were accepted, is read from the log directory around each, if there is
+    one.
 
-    Example: kafkalog segments verify ./data/orders-0
+    Example: kafkalog segments verify ./data/orders-0 ./data/orders-1
     """
-    check_partition_directory(directory)
+    for directory in directories:
+        check_partition_directory(directory)
+    found = {directory: _verified(directory) for directory in dict.fromkeys(directories)}
+    document = [
+        {"directory": directory, "findings": list(map(finding_json, findings))}
+        for directory, findings in found.items()
+    ]
+    names = dict.fromkeys(each.file for findings in found.values() for each in findings)
+    if not is_printed(output, document, names):
+        for directory, findings in found.items():
+            for finding in findings:
+                click.echo(f"{finding.file} at {finding.position}: {finding.problem}")
+            click.echo(f"{directory}: {f'{len(findings)} findings' if findings else 'sound'}")
+    if names:
+        raise click.exceptions.Exit(1)
+
+
+def _verified(directory: str) -> list[Finding]:
+    """The findings in a partition directory."""
     path, filesystem = os.path.abspath(directory), SystemFilesystem()
     try:
         is_compacted = is_known_compacted(path, filesystem)
         proof = proof_of(filesystem, path)
-        findings = verify_directory(path, filesystem, is_compacted=is_compacted, proof=proof)
+        return list(verify_directory(path, filesystem, is_compacted=is_compacted, proof=proof))
     except OSError as error:
         raise read_fault(error) from error
-    document = {"directory": directory, "findings": list(map(finding_json, findings))}
-    if not is_printed(output, document, dict.fromkeys(each.file for each in findings)):
-        for finding in findings:
-            click.echo(f"{finding.file} at {finding.position}: {finding.problem}")
-        click.echo(f"{directory}: {f'{len(findings)} findings' if findings else 'sound'}")
-    if findings:
-        raise click.exceptions.Exit(1)
 
 
 def finding_json(finding: Finding) -> dict[str, object]:

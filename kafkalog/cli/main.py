@@ -381,7 +381,8 @@ def make_cli() -> click.Group:
     """The whole tree without ``server``."""
     root = Root(
         "kafkalog",
-        "Topic logs exactly as Apache Kafka keeps them on disk, served over HTTP.\n\n"
+        "Topic logs exactly as Apache Kafka keeps them on disk, served over HTTP. A command asks"
+        " the daemon at --url, else at KAFKALOG_URL, else at http://127.0.0.1:8082.\n\n"
         "\b\n"  # click's mark of lines that stay as they are
         "Begin with kafkalog server; then, in another terminal:\n"
         "  echo hello | kafkalog produce greetings\n"

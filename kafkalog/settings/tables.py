@@ -19,7 +19,9 @@ NO_EFFECT = "It has no effect in this release."
 
 _MIB = 1_048_576
 _SEGMENT_BYTES = Valid(
-    low=_MIB, advice="for tests there is the topic key internal.segment.bytes, which may be smaller"
+    low=_MIB,
+    advice="the smallest is 1MiB; for tests there is the topic key internal.segment.bytes, which may"
+    " be smaller",
 )
 _NEVER_NEGATIVE = Valid(low=0)
 _POSITIVE = Valid(low=1)

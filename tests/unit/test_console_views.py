@@ -670,20 +670,20 @@ def test_a_young_daemon_s_curves_begin_at_its_start() -> None:
 
 def test_the_first_page_says_that_the_last_start_recovered() -> None:
     clean = filled()
-    assert overview_view(clean.operations).recovery is None
+    assert overview_view(clean.operations).unclean_start is None
     again = SimManager(clean.stop(), config=clean.config).start()
-    assert overview_view(again.operations).recovery is None
+    assert overview_view(again.operations).unclean_start is None
     put(again)
     killed = SimManager(again.kill(), config=again.config).start()
-    recovery = there(overview_view(killed.operations).recovery)
-    assert (recovery.partitions, len(recovery.log_dirs)) == (1, 2)
-    assert recovery.runbook == "KafkalogUncleanStart"
+    unclean = there(overview_view(killed.operations).unclean_start)
+    assert (unclean.partitions, unclean.log_dirs) == (1, 2)
+    assert unclean.runbook == "KafkalogUncleanStart"
     html = page_of(overview_view(killed.operations))
     assert "Recovered after an unclean stop" in html
     assert "1 partition was checked" in html
     assert overview_view(killed.operations).is_healthy
     killed.clock.advance_ms(DAY + 1)
-    assert overview_view(killed.operations).recovery is None
+    assert overview_view(killed.operations).unclean_start is None
 
 
 def test_the_first_page_tells_that_retention_waits_for_the_clock() -> None:

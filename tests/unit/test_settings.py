@@ -686,7 +686,10 @@ def test_data_in_another_default_directory_is_named() -> None:
 
 def test_a_small_segment_is_refused_with_the_key_that_takes_it() -> None:
     """Kafka 4: at least 1 MiB; tests set Kafka's internal key."""
-    advice = "for tests there is the topic key internal.segment.bytes, which may be smaller"
+    advice = (
+        "the smallest is 1MiB; for tests there is the topic key internal.segment.bytes, which may"
+        " be smaller"
+    )
     with pytest.raises(InvalidTopicConfig, match=advice):
         load().topic_config({"segment.bytes": "1048575"})
     with pytest.raises(InvalidConfig, match=advice):

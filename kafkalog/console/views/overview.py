@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.compaction.cleaning import CleanerHealth
     from kafkalog.broker.operations import Operations
-    from kafkalog.broker.values import LogDirDescription, Readiness, Recovery
+    from kafkalog.broker.values import LogDirDescription, Readiness, UncleanStart
     from kafkalog.observe.history import TrafficHistory
 
 
@@ -63,13 +63,14 @@ class AlertView(Fragment):
     runbook: str | None = None
 
 
-class RecoveryView(Fragment):
-    """What the last start recovered because it found no clean-shutdown marker."""
+class UncleanStartView(Fragment):
+    """What the last start had to recover."""
 
-    log_dirs: tuple[str, ...]
+    log_dirs: int
     partitions: int
-    bytes_read: int
-    started_ms: int
+    bytes_recovered: int
+    bytes_cut: int
+    ended_ms: int
     runbook: str | None
 
 
@@ -102,7 +103,7 @@ class OverviewView(View):
     sentence: str
     troubles: list[str]
     alerts: list[AlertView]
-    recovery: RecoveryView | None
+    unclean_start: UncleanStartView | None
     traffic: list[TrafficView]
     traffic_since_ms: int
     cluster_id: str
@@ -197,7 +198,7 @@ def overview_view(operations: Operations) -> OverviewView:
         sentence=_sentence(readiness, tasks, now_ms, is_healthy=not alerts),
         troubles=[each.sentence for each in alerts],
         alerts=alerts,
-        recovery=_recovery(operations.recovery(), now_ms),
+        unclean_start=_unclean_start(operations.unclean_start(), now_ms),
         traffic=_thinned(rows, POINTS),
         traffic_since_ms=_since_ms(rows, now_ms),
         topics=len(names),
@@ -218,12 +219,12 @@ def _since_ms(rows: Sequence[TrafficRow], now_ms: int) -> int:
     return min(max(hour_ms, rows[0].at_ms - max(period_ms, _LEAST_PERIOD_MS)), now_ms)
 
 
-def _recovery(recovery: Recovery | None, now_ms: int) -> RecoveryView | None:
+def _unclean_start(found: UncleanStart | None, now_ms: int) -> UncleanStartView | None:
     """None of a start that is longer ago than a day."""
-    if recovery is None or now_ms - recovery.started_ms > _ONE_SHOT_MS:
+    if found is None or now_ms - found.ended_ms > _ONE_SHOT_MS:
         return None
     runbook = "KafkalogUncleanStart"
-    return RecoveryView.of(recovery, runbook=runbook if runbook in runbooks() else None)
+    return UncleanStartView.of(found, runbook=runbook if runbook in runbooks() else None)
 
 
 def _sentence(

@@ -2,7 +2,8 @@
 
 Secrets come from files or from the terminal, never from the command line, which others can read. A
 client makes one try of each request, so that a person or a script sees the reason of a failure at
-once; only for a daemon that is starting it waits, and says so. In an answer about several
+once; only for a daemon that is starting it waits, and says so. One on this machine may not have
+opened its port yet: a start was often called for in the line before. In an answer about several
 partitions each failure is an entry; the exit status is then 3, or 1 when all failed.
 
 ``kafkalog health`` is the probe of the container image and of scripts; exit 0 or 1.
@@ -14,7 +15,6 @@ import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 30.0
 STARTING_SECONDS = 60.0
+NO_DAEMON_SECONDS = 5.0
+_PAUSE_SECONDS_MAX = 0.5
 _HEALTH_SECONDS = 3.0
 PARTIAL_FAILURE = 3
 """The exit status when some of the work was done and some failed."""
@@ -46,18 +48,18 @@ class RequestFailed(click.ClickException):
     exit_code = 1
 
 
-class StartingNotice:
-    """Says once a command on standard error that it waits for the daemon's start."""
+class WaitNotice:
+    """Says on standard error that the command waits: once for a port, once for a start."""
 
     def __init__(self) -> None:
-        self._is_said = False
+        self._said: set[bool] = set()
 
-    def __call__(self, message: str) -> None:
-        """``message``: how far the start is."""
-        if not self._is_said:
-            self._is_said = True
-            state = _printable(message.partition(";")[0])
-            click.echo(f"{state}; waiting up to {STARTING_SECONDS:.0f} seconds.", err=True)
+    def __call__(self, failure: ClientError, seconds: float) -> None:
+        """The failure says how far the start is; the seconds, how long the command waits."""
+        if failure.is_starting not in self._said:
+            self._said.add(failure.is_starting)
+            state = _printable(failure.message.partition(";")[0].rstrip("."))
+            click.echo(f"{state}; waiting up to {seconds:.0f} seconds.", err=True)
 
 
 url_option = click.option(
@@ -159,16 +161,20 @@ def open_client(
     retries: Retries | None = None,
 ) -> Iterator[Client]:
     """A client; its errors leave the block as click's. ``retries`` None: wait for a start."""
-    retries = retries or replace(
-        ONE_TRY, starting_seconds=STARTING_SECONDS, on_starting=StartingNotice()
-    )
     if "," in url:
         raise click.UsageError(f"There is one daemon: give one address, not a list: '{url}'")
     try:
-        Address.of(url)
+        is_here = Address.of(url).is_loopback
     except ValueError as error:
         message = f"The address of a daemon is http://host:port, not '{url}'"
         raise click.UsageError(message) from error
+    retries = retries or Retries(
+        deadline_seconds=0,
+        backoff_seconds_max=_PAUSE_SECONDS_MAX,
+        starting_seconds=STARTING_SECONDS,
+        no_daemon_seconds=NO_DAEMON_SECONDS if is_here else 0.0,
+        on_waiting=WaitNotice(),
+    )
     try:
         opened = Client(
             url, credentials=credentials, tls=tls, timeout_seconds=timeout_seconds, retries=retries

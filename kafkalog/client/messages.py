@@ -162,6 +162,11 @@ class Address:
         """Whether it uses TLS."""
         return self.scheme == "https"
 
+    @property
+    def is_loopback(self) -> bool:
+        """Whether it can only be this machine."""
+        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"

@@ -28,7 +28,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from kafkalog.client.errors import ClientError, OutcomeUnknown, failure_of
+from kafkalog.client.errors import ClientError, ConnectFailed, OutcomeUnknown, failure_of
 from kafkalog.client.messages import Answer, NoAnswer, Repeat, Request
 
 T = TypeVar("T")
@@ -44,14 +44,24 @@ class Retries:
     """How long to retry. ``deadline_seconds`` counts from the first failure; 0: one try.
 
     starting_seconds   the deadline, if it is later, while the daemon says that it is starting
-    on_starting        called with what it says before each pause
+    no_daemon_seconds  likewise, while there is no connection because no daemon may run there
+    on_waiting         called with the failure and the deadline before each pause that one of these
+                       two allows
     """
 
     deadline_seconds: float = 30.0
     backoff_seconds: float = 0.05
     backoff_seconds_max: float = 2.0
     starting_seconds: float = 0.0
-    on_starting: Callable[[str], None] | None = None
+    no_daemon_seconds: float = 0.0
+    on_waiting: Callable[[ClientError, float], None] | None = None
+
+    def patience_seconds(self, failure: ClientError) -> float:
+        """The deadline that the kind of failure has of its own; 0: none."""
+        if failure.is_starting:
+            return self.starting_seconds
+        is_unconnected = isinstance(failure, ConnectFailed) and failure.may_be_down
+        return self.no_daemon_seconds if is_unconnected else 0.0
 
 
 ONE_TRY = Retries(deadline_seconds=0)
@@ -92,9 +102,7 @@ def pause_seconds(
     """The wait before the next try; None when it would pass the deadline. Pure."""
     ceiling = min(retries.backoff_seconds * 2.0 ** min(tries - 1, 60), retries.backoff_seconds_max)
     seconds = max(ceiling * (1 + chance) / 2, failure.retry_after_seconds)
-    deadline_seconds = retries.deadline_seconds
-    if failure.is_starting:
-        deadline_seconds = max(deadline_seconds, retries.starting_seconds)
+    deadline_seconds = max(retries.deadline_seconds, retries.patience_seconds(failure))
     return seconds if elapsed_seconds + seconds <= deadline_seconds else None
 
 
@@ -121,8 +129,9 @@ def send_with_retries(
             raise failure if request.is_read else _final(failure, unanswered)
         if not failure.nothing_was_done:
             unanswered = failure
-        if failure.is_starting and context.retries.on_starting is not None:
-            context.retries.on_starting(failure.message)
+        patience_seconds = context.retries.patience_seconds(failure)
+        if patience_seconds and context.retries.on_waiting is not None:
+            context.retries.on_waiting(failure, patience_seconds)
         yield Pause(pause)
 
 

@@ -1,26 +1,31 @@
 """Goal: a command that meets a daemon while it starts says so, waits, and then does its work.
-Method: commands against a real edge whose phase the test sets.
+Method: commands against a real edge whose phase the test sets, or against a port that opens when
+the command waits.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pytest
 from click.testing import CliRunner
 
 from kafkalog.cli import connection
 from kafkalog.cli.main import make_cli
+from kafkalog.client import ClientError
+from kafkalog.client.messages import Address
 from kafkalog.server.api import Phase
 from kafkalog.settings import load_settings
 from tests.made_api import api_over, listening
 from tests.sim.sim_manager import SimManager, batch_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    import pytest
     from click.testing import Result
 
 SETTINGS = load_settings(None, {}, {"http.port": "0"})
@@ -39,13 +44,15 @@ def said(
         with ThreadPoolExecutor(4) as pool:
             api, left = api_over(sim, SETTINGS, pool), list(turns)
 
-            def next_phase(notice: connection.StartingNotice, message: str) -> None:
-                said_before(notice, message)
+            def next_phase(
+                notice: connection.WaitNotice, failure: ClientError, waited: float
+            ) -> None:
+                said_before(notice, failure, waited)
                 if left:
                     api.state.phase = left.pop(0)
 
-            said_before = connection.StartingNotice.__call__
-            monkeypatch.setattr(connection.StartingNotice, "__call__", next_phase)
+            said_before = connection.WaitNotice.__call__
+            monkeypatch.setattr(connection.WaitNotice, "__call__", next_phase)
             async with listening(api) as listeners:
                 api.state.phase = Phase.STARTING
                 url = f"http://127.0.0.1:{listeners[0].port}"
@@ -82,11 +89,85 @@ def test_a_daemon_that_stops_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_a_server_says_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    connection.StartingNotice()("It starts\x1b[2J\x07; 0 of 1")
+    told = {"error_code": 50304, "details": {"phase": "starting"}}
+    said_by_server = ClientError("It starts\x1b[2J\x07; 0 of 1", body=told)
+    connection.WaitNotice()(said_by_server, 60)
     assert capsys.readouterr().err == "It starts\\x1b[2J\\x07; waiting up to 60 seconds.\n"
     failed = {"topic": "t\x9b", "partition": 0, "error_code": 50010, "error": "\x1b[2J"}
     assert connection.report_failures([failed])
     assert capsys.readouterr().err == "Error: t\\x9b-0: \\x1b[2J\n"
+
+
+# ---- the port is not open yet
+
+
+@pytest.fixture
+def closed_port() -> Iterator[socket.socket]:
+    """A port that is bound, so that nobody else takes it, and that refuses connections."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held
+
+
+def listed(held: socket.socket, *words: str) -> Result:
+    """``kafkalog topics list`` or other words, at the port."""
+    url = f"http://127.0.0.1:{held.getsockname()[1]}"
+    return CliRunner().invoke(make_cli(), [*(words or ("topics", "list")), "--url", url])
+
+
+def test_a_port_that_opens_while_a_command_waits(
+    closed_port: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kafkalog server &` in the line before: its port opens a second or two later."""
+    says, openers = connection.WaitNotice.__call__, list[threading.Thread]()
+
+    def opening(notice: connection.WaitNotice, failure: ClientError, seconds: float) -> None:
+        says(notice, failure, seconds)
+        if not openers:
+            closed_port.listen()
+            openers.append(threading.Thread(target=answer))
+            openers[0].start()
+
+    def answer() -> None:
+        with closed_port.accept()[0] as peer:
+            peer.recv(65_536)
+            body = b'{"error_code": 40401, "message": "It is here."}'
+            head = f"HTTP/1.1 404 Not Found\r\nContent-Length: {len(body)}\r\n\r\n"
+            peer.sendall(head.encode() + body)
+
+    monkeypatch.setattr(connection.WaitNotice, "__call__", opening)
+    done = listed(closed_port)
+    openers[0].join()
+    address = f"http://127.0.0.1:{closed_port.getsockname()[1]}"
+    assert done.stderr.splitlines() == [
+        f"No answer from {address}: Connection refused; waiting up to 5 seconds.",
+        "Error: It is here.",
+    ]
+
+
+def test_a_port_that_stays_closed_is_an_error_that_says_what_to_do(
+    closed_port: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "NO_DAEMON_SECONDS", 0.2)
+    done = listed(closed_port)
+    notice, error = done.stderr.splitlines()
+    assert (done.exit_code, "waiting up to 0 seconds" in notice) == (1, True)
+    assert error.endswith("Connection refused. Is the daemon running? (kafkalog server)")
+    assert "waiting" not in listed(closed_port, "health").stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "is_loopback"),
+    [
+        ("localhost:1", True),
+        ("http://[::1]:1", True),
+        ("http://127.0.1.1", True),
+        ("http://10.0.0.1", False),
+        ("http://store", False),
+    ],
+)
+def test_only_this_machine_is_waited_for(url: str, is_loopback: bool) -> None:
+    assert Address.of(url).is_loopback is is_loopback
 
 
 def test_health_says_how_far_the_start_is_and_does_not_wait(

@@ -270,15 +270,38 @@ def test_the_deadline_counts_from_the_first_failure() -> None:
 
 def test_a_start_has_a_deadline_of_its_own() -> None:
     """The daemon says that it loads its logs: a caller of one try waits for that alone."""
-    told: list[str] = []
-    retries = Retries(0, starting_seconds=60, on_starting=told.append)
+    told: list[float] = []
+    retries = Retries(0, starting_seconds=60, on_waiting=lambda _, seconds: told.append(seconds))
     starting = error(50304, details={"phase": "starting"}, retry_after="20")
     assert play(APPEND, starting, starting, DONE, retries=retries) == (DONE, [20.0, 20.0])
-    assert len(told) == 2
+    assert told == [60, 60]
     for outcomes in ([starting] * 4, [starting, error(50304)]):
         raised, _ = play(APPEND, *outcomes, retries=retries)
         assert isinstance(raised, errors.Unavailable)
         assert raised.is_starting is (len(outcomes) == 4)
+
+
+def test_a_port_that_is_not_open_has_a_deadline_of_its_own() -> None:
+    """A caller of one try waits for it, then for the start; never for another failure."""
+    told: list[float] = []
+    retries = Retries(
+        0,
+        backoff_seconds_max=0.5,
+        starting_seconds=60,
+        no_daemon_seconds=5,
+        on_waiting=lambda _, seconds: told.append(seconds),
+    )
+    closed = NoAnswer("Connection refused", was_sent=False, may_be_down=True)
+    starting = error(50304, details={"phase": "starting"}, retry_after="20")
+    answer, _ = play(APPEND, closed, closed, starting, DONE, retries=retries)
+    assert (answer, told) == (DONE, [5, 5, 60])
+    raised, pauses = play(APPEND, *[closed] * 13, retries=retries)
+    assert isinstance(raised, errors.ConnectFailed)
+    assert sum(pauses) == pytest.approx(4.75)
+    hopeless = NoAnswer("no such host", was_sent=False)
+    for other in (hopeless, GONE, error(50304)):
+        raised, pauses = play(APPEND, other, retries=retries)
+        assert (isinstance(raised, ClientError), pauses) == (True, [])
 
 
 @pytest.mark.parametrize(

@@ -52,11 +52,12 @@ def test_the_session_of_the_readme(tmp_path: Path) -> None:
 
 def test_the_first_record_of_the_readme(daemon: Daemon, tmp_path: Path) -> None:
     """What the start prints, and the command that it proposes; test_wheel.py installs."""
-    commands, printed = block_of_the_readme("pip install .")
-    install, server, produce, consume = (
+    commands, printed = block_of_the_readme("python3 -m venv")
+    environment, install, server, produce, consume = (
         line.partition("  ")[0] for line in commands.splitlines() if not line.startswith("#")
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert environment == "python3 -m venv .venv && . .venv/bin/activate"
     assert (install, server) == ("pip install .", "kafkalog server &")
     appended, read = run_session([produce, consume], daemon, tmp_path)
     home = "/home/you/.local/share/kafkalog"
@@ -146,9 +147,9 @@ def test_the_commands_of_the_howto(tmp_path: Path) -> None:
     assert result.stdout.count("Backup complete: ") == 2
     assert "all files are copies" in result.stdout
     assert re.search(r"^Restored\. Start: ", result.stdout, re.MULTILINE)
-    assert result.stdout.splitlines()[-1].endswith("/orders-0: sound")
+    assert result.stdout.splitlines()[-1].endswith("/invoices-0: sound")
     assert manifest_of(backups / "monday").is_complete
     copy = Daemon(tmp_path / "copy")
     copy.log_dirs = [data / "a", data / "b"]
     with copy:
-        assert len(copy.fetch_all("orders")) == 3
+        assert len(copy.fetch_all("invoices")) == 3

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkalog.console.segment_states import SegmentState
 
 WIDTH = 960.0
+TIMELINE_WIDTH = 800.0  # no scroll bar in a window of 1,120
 LEAST_BLOCK_WIDTH = 6.0
 LEAST_BAR_WIDTH = 3.0
 _BLOCKS_MAX = int(WIDTH // LEAST_BLOCK_WIDTH)
@@ -239,7 +240,7 @@ def lay_out_timeline(
     span_ms = max(to_ms - from_ms, 1)
 
     def place(timestamp_ms: float) -> float:
-        return WIDTH * min(max((timestamp_ms - from_ms) / span_ms, 0.0), 1.0)
+        return TIMELINE_WIDTH * min(max((timestamp_ms - from_ms) / span_ms, 0.0), 1.0)
 
     lanes = {thread: Lane(thread, []) for thread in threads}
     for each in stretches:
@@ -248,6 +249,6 @@ def lay_out_timeline(
             continue
         x = place(each.began_ms)
         width = max(place(each.ended_ms) - x, LEAST_BAR_WIDTH)
-        lane.bars.append(Bar(min(x, WIDTH - width), width, each.clean, each.phase))
+        lane.bars.append(Bar(min(x, TIMELINE_WIDTH - width), width, each.clean, each.phase))
     steps = (from_ms + span_ms * number // _TIME_TICKS for number in range(_TIME_TICKS + 1))
-    return Timeline(WIDTH, list(lanes.values()), [TimeTick(place(at), at) for at in steps])
+    return Timeline(TIMELINE_WIDTH, list(lanes.values()), [TimeTick(place(at), at) for at in steps])

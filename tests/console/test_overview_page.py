@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.console
 SCREEN_PIXELS = 900
 _CUT = """() => [...document.querySelectorAll("main .scroll")]
+  .filter((each) => each.checkVisibility({contentVisibilityAuto: true}))
   .filter((each) => each.scrollWidth > each.clientWidth + 1)
   .map((each) => each.getAttribute("aria-label") ?? each.className)"""
 

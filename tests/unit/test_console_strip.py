@@ -18,6 +18,7 @@ from kafkalog.console import formatting
 from kafkalog.console.drawings import (
     LEAST_BAR_WIDTH,
     LEAST_BLOCK_WIDTH,
+    TIMELINE_WIDTH,
     WIDTH,
     Cell,
     Phase,
@@ -232,12 +233,12 @@ def test_a_timeline_is_to_scale() -> None:
     picture = lay_out_timeline(["one", "two"], stretches, 0, 3_600_000)
     assert [lane.thread for lane in picture.lanes] == ["one", "two"]
     first, second = picture.lanes[0].bars
-    assert (first.x, first.width) == (0, WIDTH / 4)
-    assert (second.x, second.width) == (WIDTH / 4, LEAST_BAR_WIDTH)
+    assert (first.x, first.width) == (0, TIMELINE_WIDTH / 4)
+    assert (second.x, second.width) == (TIMELINE_WIDTH / 4, LEAST_BAR_WIDTH)
     (last,) = picture.lanes[1].bars
-    assert last.x + last.width == WIDTH
+    assert last.x + last.width == TIMELINE_WIDTH
     assert [tick.timestamp_ms for tick in picture.ticks] == list(range(0, 3_600_001, 600_000))
-    assert picture.ticks[-1].x == WIDTH
+    assert picture.ticks[-1].x == TIMELINE_WIDTH
 
 
 def new_history() -> CleaningHistory:

@@ -324,10 +324,7 @@ _REASONS = {
     WhyNot.UNCLEANABLE: "uncleanable until an operator retries it",
     WhyNot.WAITS_FOR_RETRY: "failed, waits for a retry",
     WhyNot.UNREADABLE: "could not be read",
-    WhyNot.NOTHING_CLEANABLE: (
-        "nothing to clean: all is clean, in the active segment, within min.compaction.lag.ms, or"
-        " in an open transaction"
-    ),
+    WhyNot.NOTHING_CLEANABLE: "nothing to clean",
     WhyNot.BELOW_RATIO: "below min.cleanable.dirty.ratio",
 }
 

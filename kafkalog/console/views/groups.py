@@ -310,11 +310,12 @@ def reset_view(
     topic: str,
 ) -> ResetView:
     """What a reset would do; nothing is changed. Blocks. UnknownTopic, UnknownGroup."""
-    groups = operations.groups
+    groups, time_slice = operations.groups, operations.time_slice()
     rows = list[ResetRow]()
     if target is not None:
         scope = groups.reset_scope(group, [topic] if topic else None, None)
         for at, old in sorted(scope.items()):
+            time_slice.maybe_yield()
             offset = None if old is None else old.offset
             try:
                 log = operations.logs.describe(at.topic, at.partition)

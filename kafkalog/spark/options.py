@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkalog.client.messages import Address, Basic, Bearer, Tls
@@ -145,6 +145,7 @@ SOURCE_OPTIONS = (
     "targetBytes",
     "chunkBytes",
     "checkCrcs",
+    "maxConcurrentRequests",
     *_WITHOUT_EFFECT,
 )
 _REFUSED_OF_KAFKA = {
@@ -158,6 +159,7 @@ _ISOLATION = "kafka.isolation.level"
 _TRIGGER_DELAY_MS = 15 * 60 * 1000
 _TRIES = 10  # Kafka's is 3: a daemon checkpoints a directory's high watermark every 5 s
 _TRY_INTERVAL_MS = 1000
+_REQUESTS_MAX = 1000  # each is a thread of the driver
 _SIZE_MAX = 1 << 30  # a column of an Arrow batch holds less than 2 GiB
 
 
@@ -288,10 +290,19 @@ def _options(
     interval_ms = values.integer("fetchOffset.retryIntervalMs", low=0)
     unused = [name for name in values.of_kafka() if name != _ISOLATION]
     unused += values.given(_WITHOUT_EFFECT)
+    access = access_of(values, read_committed=isolation == "read_committed")
+    requests_max = values.integer("maxConcurrentRequests", low=1, high=_REQUESTS_MAX)
+    if requests_max is not None:
+        if not any(scheme_of(path) for path in access.paths):
+            raise InvalidOption(
+                "Option maxConcurrentRequests is for object stores: it needs option path with a "
+                "scheme, as s3://"
+            )
+        access = replace(access, max_concurrent_requests=requests_max)
     if unused:
         ignored += (f"Options of Kafka's client without effect here: {', '.join(unused)}",)
     return SourceOptions(
-        access=access_of(values, read_committed=isolation == "read_committed"),
+        access=access,
         subscription=_subscription(values),
         starting=starting,
         ending=ending,

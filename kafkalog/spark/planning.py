@@ -22,7 +22,7 @@ from kafkalog.spark.options import AtOffsets, AtTime, AtTimes, Extreme, Limit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kafkalog.spark.logs.values import Bounds, Logs, Piece
+    from kafkalog.spark.logs.values import Logs, Piece
     from kafkalog.spark.offsets import Wanted
     from kafkalog.spark.options import SourceOptions, Subscription
 
@@ -92,20 +92,13 @@ class OffsetReader:
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> PartitionOffsets:
         """The log starts of the partitions that still exist."""
-        return {at: bounds.log_start_offset for at, bounds in self._bounds(partitions).items()}
+        found = self._logs.all_bounds(partitions)
+        return {at: bounds.log_start_offset for at, bounds in found.items()}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> PartitionOffsets:
         """The ends of the partitions that still exist."""
-        return {at: bounds.end_offset for at, bounds in self._bounds(partitions).items()}
-
-    def _bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        found = {}
-        for at in partitions:
-            try:
-                found[at] = self._logs.bounds(at.topic, at.partition)
-            except (UnknownTopic, UnknownPartition):  # deleted since it was listed
-                continue
-        return found
+        found = self._logs.all_bounds(partitions)
+        return {at: bounds.end_offset for at, bounds in found.items()}
 
     def _resolved(
         self, limit: Limit, partitions: Sequence[TopicPartition], *, is_start: bool
@@ -273,7 +266,7 @@ def pieces_of(logs: Logs, options: SourceOptions, ranges: Sequence[OffsetRange])
     Ranges are split by offsets as Spark's Kafka source does, then by bytes of log.
     """
     split = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
-    return [piece for each in split for piece in logs.pieces(each, options.target_bytes)]
+    return logs.all_pieces(split, options.target_bytes)
 
 
 def log_warnings(options: SourceOptions) -> None:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.spark.logs.values import Bounds, OffsetRange, Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkalog.format.topic_names import TopicPartition
 
 
 @dataclass
@@ -35,6 +42,13 @@ class NaiveLogs:
         log = self._log(topic, partition)
         return Bounds(log.start, log.end)
 
+    def all_bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        found = {}
+        for at in partitions:
+            with contextlib.suppress(UnknownTopic, UnknownPartition):
+                found[at] = self.bounds(at.topic, at.partition)
+        return found
+
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         log = self._log(topic, partition)
         for offset, found_ms in enumerate(log.timestamps_ms, log.start):
@@ -52,6 +66,9 @@ class NaiveLogs:
             found.append(Piece(part, f"/{wanted.topic}", None, end - at))
             at = end
         return found
+
+    def all_pieces(self, ranges: Iterable[OffsetRange], target_bytes: int) -> list[Piece]:
+        return [piece for each in ranges for piece in self.pieces(each, target_bytes)]
 
     def close(self) -> None:
         self.is_open = False

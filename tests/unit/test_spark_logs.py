@@ -28,7 +28,7 @@ from kafkalog.jobs.fleet import UnusableDirectory, find_partitions
 from kafkalog.spark.logs.directory import DirectoryLogs
 from kafkalog.spark.logs.directory_reader import read_directory_piece
 from kafkalog.spark.logs.open import open_logs
-from kafkalog.spark.logs.pieces import Cuts, cut
+from kafkalog.spark.logs.pieces import Cuts
 from kafkalog.spark.logs.values import (
     Access,
     AmbiguousPartition,
@@ -295,22 +295,24 @@ def entries(*pairs: tuple[int, int]) -> np.ndarray[tuple[int, ...], np.dtype[np.
 
 def test_a_range_is_cut_behind_index_entries() -> None:
     """M21: pieces of about the target; a last one below a quarter of it joins the one before."""
-    cuts = Cuts()
-    cuts.add_segment(0, 950, entries((9, 100), (49, 500), (89, 900)))
-    cuts.add_segment(100, 20, entries())
-    pieces = cut("/p", OffsetRange("t", 0, 5, 130), cuts, 400)
-    assert [(each.range[2:], each.start_position, each.size_bytes) for each in pieces] == [
-        ((5, 50), (0, 0), 500),
-        ((50, 130), (0, 500), 470),
-    ]
-    assert [each.range[2:] for each in cut("/p", OffsetRange("t", 0, 5, 130), cuts, 1)] == [
+
+    def cut(from_offset: int, to_offset: int, target_bytes: int) -> list[Piece]:
+        cuts = Cuts(OffsetRange("t", 0, from_offset, to_offset), target_bytes)
+        cuts.add_segment(0, 950, entries((9, 100), (49, 500), (89, 900)))
+        cuts.add_segment(100, 20, entries())
+        return cuts.pieces("/p")
+
+    assert [
+        (each.range[2:], each.start_position, each.size_bytes) for each in cut(5, 130, 400)
+    ] == [((5, 50), (0, 0), 500), ((50, 130), (0, 500), 470)]
+    assert [each.range[2:] for each in cut(5, 130, 1)] == [
         (5, 10),
         (10, 50),
         (50, 90),
         (90, 100),
         (100, 130),
     ]
-    assert cut("/p", OffsetRange("t", 0, 3, 4), Cuts(), 1) == [
+    assert Cuts(OffsetRange("t", 0, 3, 4), 1).pieces("/p") == [
         Piece(OffsetRange("t", 0, 3, 4), "/p", None, 0)
     ]
 

@@ -23,14 +23,15 @@ from kafkalog import client as daemons
 from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.format.records.batch_scan import BatchColumn, scan
 from kafkalog.format.topic_names import is_internal
-from kafkalog.spark.logs.pieces import Cuts, cut
+from kafkalog.spark.logs.pieces import Cuts
 from kafkalog.spark.logs.values import AmbiguousPartition, Bounds, Chunk, CorruptLog, DataLost
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterator, Mapping
+    from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 
     from kafkalog.client import FetchedBatches
     from kafkalog.client.records import Isolation
+    from kafkalog.format.topic_names import TopicPartition
     from kafkalog.spark.logs.values import Access, OffsetRange, Piece
 
 
@@ -80,6 +81,14 @@ class DaemonLogs:
                 end = latest.offset
         return Bounds(start, max(start, end))
 
+    def all_bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """See Logs."""
+        found = {}
+        for at in partitions:
+            with contextlib.suppress(UnknownTopic, UnknownPartition):  # deleted meanwhile
+                found[at] = self.bounds(at.topic, at.partition)
+        return found
+
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """See Logs. Times before 1970 are 1970: negative ones have another meaning in requests."""
         time_ms = max(timestamp_ms, 0)
@@ -93,13 +102,17 @@ class DaemonLogs:
             return []
         with self._asked(wanted.topic) as client:
             segments = client.explain_retention(wanted.topic, wanted.partition)
-        cuts = Cuts()
+        cuts = Cuts(wanted, target_bytes)
         for each in segments["segments"]:
             if each["state"] != "deleting":
                 base, end, size = each["base_offset"], each["next_offset"], each["size_bytes"]
                 cuts.add_segment(base, size, _even_cuts(base, end, size, target_bytes))
-        pieces = cut(self._home(wanted.topic), wanted, cuts, target_bytes)
+        pieces = cuts.pieces(self._home(wanted.topic))
         return [replace(piece, start_position=None) for piece in pieces]
+
+    def all_pieces(self, ranges: Iterable[OffsetRange], target_bytes: int) -> list[Piece]:
+        """See Logs."""
+        return [piece for each in ranges for piece in self.pieces(each, target_bytes)]
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """The current ids of these topics, without topics that do not exist. Raises ClientError."""

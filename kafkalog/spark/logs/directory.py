@@ -10,6 +10,10 @@ The first record at or after a time is looked up in the time indexes. An index e
 offset) says that no record up to the offset is newer. It is a hint: the answer is a record that
 was read. Source: Kafka's LogSegment.findOffsetByTimestamp.
 
+On an object store a look-up begins with `topics`: until the next one everything is answered from
+the listings that it began with (`listed_store`), and requests are made at once where they do not
+depend on each other.
+
 One thread. No descriptor is kept between calls.
 """
 
@@ -21,6 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import structlog
 
+from kafkalog.env.clock import SystemClock
 from kafkalog.errors import CorruptData, KafkalogError, UnknownPartition, UnknownTopic
 from kafkalog.format.disk.file_names import (
     CLEAN_SHUTDOWN,
@@ -38,18 +43,19 @@ from kafkalog.format.records.record import read_records
 from kafkalog.format.topic_names import TopicPartition, encode_id
 from kafkalog.log.inspect.directory_facts import proof_of
 from kafkalog.spark.logs.directory_reader import LogWalk, last_stable_offset, newest_snapshot
-from kafkalog.spark.logs.object_store import filesystem_for, shown
+from kafkalog.spark.logs.listed_store import Concurrent, ListedStore, OneByOne
+from kafkalog.spark.logs.object_store import ObjectStore, RequestRetries, filesystem_for, shown
 from kafkalog.spark.logs.partition_files import (
     Checkpoints,
     PartitionFiles,
-    offset_entries,
     partitions_in,
     place_of,
     readable_offsets,
     retried,
     time_entries,
 )
-from kafkalog.spark.logs.pieces import Cuts, cut
+from kafkalog.spark.logs.plan_cache import OF_PROCESS
+from kafkalog.spark.logs.planned_segments import PlannedSegments, run_plans
 from kafkalog.spark.logs.values import (
     AmbiguousPartition,
     Bounds,
@@ -60,13 +66,19 @@ from kafkalog.spark.logs.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.spark.logs.directory_reader import Walked
+    from kafkalog.spark.logs.listed_store import Requests
+    from kafkalog.spark.logs.plan_cache import PlanCache
     from kafkalog.spark.logs.values import Access
 
 _log = structlog.get_logger(__name__)
+
+_TRIES = 6  # of a request to a store: pauses of 3 s in sum, and those of its library
+_CHECKPOINTS = (HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
 
 
 def _candidates(
@@ -119,19 +131,46 @@ def _first_in(read: Walked, wanted: OffsetRange, timestamp_ms: int) -> int | Non
 class DirectoryLogs:
     """See `Logs`, and the module."""
 
-    def __init__(self, access: Access, filesystem: ReadFilesystem | None = None) -> None:
+    def __init__(
+        self,
+        access: Access,
+        filesystem: ReadFilesystem | None = None,
+        *,
+        requests: Requests | None = None,
+        cache: PlanCache = OF_PROCESS,
+        clock: Clock | None = None,
+    ) -> None:
+        """None: the file system of the paths, with concurrent requests if it is a store.
+
+        ``clock``: for pauses between tries of a request.
+        """
         self.access = access
-        self._filesystem = filesystem or filesystem_for(access.paths)
+        self._cache = cache
+        self._store: ListedStore | None = None
+        if filesystem is None:
+            retries = RequestRetries(_TRIES, clock=clock or SystemClock())
+            filesystem = filesystem_for(access.paths, retries)
+        self._requests: Requests = requests or OneByOne()
+        if isinstance(filesystem, ObjectStore):
+            filesystem = self._store = ListedStore(filesystem, cache)
+            self._requests = requests or Concurrent(access.max_concurrent_requests)
+        self._filesystem: ReadFilesystem = filesystem
         self._checkpoints = Checkpoints(self._filesystem)
         # A query for one of these raises UnusableLogDir; all other partitions can be read.
         self._problems: dict[TopicPartition, str] = {}
         self._warned = set[str]()
 
     def close(self) -> None:
-        """Do nothing: no descriptor is kept."""
+        """End the threads of requests: no descriptor is kept."""
+        self._requests.close()
 
     def topics(self) -> dict[str, list[int]]:
         """See Logs."""
+        if self._store is not None:
+            self._store.forget()
+        return self._topics()
+
+    def _topics(self) -> dict[str, list[int]]:
         found: dict[str, set[int]] = {}
         problems: dict[TopicPartition, str] = {}
         for path in self.access.paths:
@@ -146,6 +185,23 @@ class DirectoryLogs:
         """See Logs. Raises CorruptCheckpoint, too."""
         name = TopicPartition(topic, partition)
         return retried(lambda: self._bounds_at(self._place(topic, partition), name), str(name))
+
+    def all_bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """See Logs. Raises CorruptCheckpoint, too."""
+        wanted = list(partitions)
+        if self._store is not None and wanted:
+            for path in self.access.paths:  # once, not in every thread
+                for name in _CHECKPOINTS:
+                    self._checkpoints.offsets(path, name)
+
+        def bounds_or_none(at: TopicPartition) -> Bounds | None:
+            try:
+                return self.bounds(at.topic, at.partition)
+            except (UnknownTopic, UnknownPartition):  # deleted since it was listed
+                return None
+
+        found = zip(wanted, self._requests.map(bounds_or_none, wanted), strict=True)
+        return {at: bounds for at, bounds in found if bounds is not None}
 
     def _bounds_at(self, place: str, name: TopicPartition) -> Bounds:
         log_dir = place.rsplit("/", 1)[0]
@@ -193,15 +249,17 @@ class DirectoryLogs:
 
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
         """See Logs."""
-        if wanted.from_offset >= wanted.to_offset:
-            return []
+        return self.all_pieces([wanted], target_bytes)
 
-        def pieces() -> list[Piece]:
-            place = self._place(wanted.topic, wanted.partition)
-            cuts = self._cuts(PartitionFiles.listed(self._filesystem, place), wanted)
-            return cut(place, wanted, cuts, target_bytes)
-
-        return retried(pieces, f"{wanted.topic}-{wanted.partition}")
+    def all_pieces(self, ranges: Iterable[OffsetRange], target_bytes: int) -> list[Piece]:
+        """See Logs."""
+        wanted = [each for each in ranges if each.from_offset < each.to_offset]
+        segments = PlannedSegments(self._filesystem, self._place, self._store)
+        if self._store is not None:
+            partitions = dict.fromkeys(TopicPartition(*each[:2]) for each in wanted)
+            self._requests.map(segments.list_files, partitions)
+        plans = (segments.plan(each, target_bytes, self._cache.neighbours) for each in wanted)
+        return run_plans(plans, segments.read, self._requests)
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """The ids of these topics in their partitions' directories, without topics that have none.
@@ -210,10 +268,11 @@ class DirectoryLogs:
         """
         found: dict[str, str] = {}
         for path in self.access.paths:
-            for each in partitions_in(self._filesystem, path):
-                if each.topic not in topics:
-                    continue
-                topic_id = self._topic_id(f"{path}/{each}/{PARTITION_METADATA}")
+            there = partitions_in(self._filesystem, path)
+            named = [each for each in there if each.topic in topics]
+            files = [f"{path}/{each}/{PARTITION_METADATA}" for each in named]
+            topic_ids = self._requests.map(self._topic_id, files)
+            for each, topic_id in zip(named, topic_ids, strict=True):
                 if topic_id is not None and found.setdefault(each.topic, topic_id) != topic_id:
                     raise AmbiguousPartition(
                         f"Partitions of two topics have the name {each.topic}: one has the id "
@@ -265,48 +324,52 @@ class DirectoryLogs:
         if place is not None:
             return place
         paths = ", ".join(map(shown, self.access.paths))
-        if topic in self.topics():
+        if topic in self._topics():
             raise UnknownPartition(f"Topic {topic} has no partition {partition} in {paths}")
         raise UnknownTopic(f"There is no topic {topic} in {paths}")
 
     def _valid_end(self, log_dir: str, files: PartitionFiles, wanted: OffsetRange) -> int:
         """The end of the last valid batch; all below the recovery point are durable and valid.
 
-        Without a recovery point only the last segment is read.
+        Without a recovery point only the last segment is read. On a store the end is remembered
+        as long as the segments that were read are the same objects.
         """
         if not files.segments:
             return wanted.from_offset
         first, last = files.segments[0].base_offset, files.segments[-1].base_offset
         recovery_points = self._checkpoints.offsets(log_dir, RECOVERY_POINT_CHECKPOINT)
         begin = recovery_points.get(TopicPartition(wanted.topic, wanted.partition), last)
+        begin = max(first, begin)
         walk = LogWalk(
-            self._filesystem,
-            files.path,
-            wanted._replace(from_offset=max(first, begin)),
-            check_crcs=True,
+            self._filesystem, files.path, wanted._replace(from_offset=begin), check_crcs=True
         )
-        with contextlib.suppress(CorruptLog):  # a torn tail, or zeros: a start truncates it
-            for _ in walk.chunks():
-                pass
-        return walk.end_offset
+
+        def end() -> int:
+            with contextlib.suppress(CorruptLog):  # a torn tail, or zeros: a start truncates it
+                for _ in walk.chunks():
+                    pass
+            return walk.end_offset
+
+        identity = self._identity_of(files, begin)
+        if identity is None:
+            return end()
+        return self._cache.ends.get_or(files.path, identity, end)
+
+    def _identity_of(self, files: PartitionFiles, begin: int) -> object:
+        """Of the segments from an offset on; None: not known."""
+        if self._store is None:
+            return None
+        floor = files.floor(begin)
+        paths = [
+            each.path()
+            for each in files.segments
+            if floor is None or each.base_offset >= floor.base_offset
+        ]
+        identities = [self._store.identity(each) for each in paths]
+        return None if None in identities else (begin, *paths, *identities)
 
     def _last_stable_offset(self, files: PartitionFiles, wanted: OffsetRange) -> int:
         known, opened = newest_snapshot(self._filesystem, files, wanted.to_offset)
         begin = wanted._replace(from_offset=max(known, wanted.from_offset))
         walk = LogWalk(self._filesystem, files.path, begin, paths=self.access.paths)
         return last_stable_offset(opened, (read.table for read in walk.chunks()), wanted.to_offset)
-
-    def _cuts(self, files: PartitionFiles, wanted: OffsetRange) -> Cuts:
-        """The offsets to split the range at: first ones of segments, and those in indexes."""
-        first = files.floor(wanted.from_offset) or next(iter(files.segments), None)
-        cuts = Cuts()
-        for segment in files.segments:
-            if first is None or segment.base_offset < first.base_offset:
-                continue
-            if segment.base_offset >= wanted.to_offset:
-                break
-            file = self._filesystem.open_read(segment.path())
-            size = file.size()
-            entries = offset_entries(self._filesystem, segment, file, size)
-            cuts.add_segment(segment.base_offset, size, entries)
-        return cuts

@@ -13,19 +13,28 @@ now: an object that was replaced or removed during a read is an error.
 from __future__ import annotations
 
 import errno
+import random
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
+import structlog
+
+from kafkalog.env.clock import SystemClock
 from kafkalog.env.filesystem import FileStat
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import ReadableFile, ReadFilesystem
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
 
 _IDENTITIES = (
     *("generation", "VersionId", "version_id", "ETag", "etag"),
@@ -33,6 +42,9 @@ _IDENTITIES = (
 )
 """Attributes that differ for another object of the same name and size; the best first."""
 
+
+Identity = int | None
+"""Of an object as a listing shows it, for comparisons in one process; None: not known."""
 
 _NUMBERS: dict[type[OSError], int] = {
     FileNotFoundError: errno.ENOENT,
@@ -77,7 +89,44 @@ def _without(password: str, text: str) -> str:
     return text
 
 
-def filesystem_for(paths: Iterable[str]) -> ReadFilesystem:
+_LASTING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+"""Errors that another try does not mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRetries:
+    """How often a failed request is sent again. The pause doubles, with a jitter of up to half.
+
+    tries   requests at most; 1: none is sent again
+    """
+
+    tries: int = 1
+    backoff_seconds: float = 0.1
+    backoff_seconds_max: float = 5.0
+    clock: Clock = field(default_factory=SystemClock)
+
+    def run(self, request: Callable[[], T], shown_path: str) -> T:
+        """Raises the last OSError, and at once those that another try does not mend."""
+        for number in range(1, self.tries):
+            try:
+                return request()
+            except OSError as error:
+                if isinstance(error, _LASTING):
+                    raise
+                seconds = min(self.backoff_seconds * 2 ** (number - 1), self.backoff_seconds_max)
+                seconds *= 1 + random.random() / 2
+                what = error.strerror or str(error)
+            _log.warning(
+                "store_request_retried", path=shown_path, tries=number, pause=seconds, error=what
+            )
+            self.clock.sleep(seconds)
+        return request()
+
+
+ONE_TRY = RequestRetries()
+
+
+def filesystem_for(paths: Iterable[str], retries: RequestRetries = ONE_TRY) -> ReadFilesystem:
     """The file system of these directories, a disk or a store. Raises StoreMissing."""
     addresses = list(paths)
     schemes = {scheme_of(each) for each in addresses}
@@ -86,7 +135,7 @@ def filesystem_for(paths: Iterable[str]) -> ReadFilesystem:
     if len(schemes) > 1:
         names = ", ".join(sorted("a disk" if each is None else f"{each}://" for each in schemes))
         raise StoreMissing(f"All paths must be on one kind of place, not on {names}: run once each")
-    return ObjectStore(addresses)
+    return ObjectStore(addresses, retries)
 
 
 def trimmed(path: str) -> str:
@@ -159,9 +208,10 @@ class _Place:
     password: str
     store: Any
     name: str
+    retries: RequestRetries = ONE_TRY
 
     @classmethod
-    def of(cls, address: str) -> _Place:
+    def of(cls, address: str, retries: RequestRetries = ONE_TRY) -> _Place:
         """Raises StoreMissing. The library has one connection for all addresses of a store."""
         scheme = scheme_of(address)
         try:
@@ -185,45 +235,55 @@ class _Place:
             if password:
                 raise failure from None  # a traceback would show the text of the cause
             raise failure from error
-        return cls(shown(address), _password_in(address), store, name)
+        return cls(shown(address), _password_in(address), store, name, retries)
 
     def info(self) -> dict[str, Any]:
         """The attributes of the object that has the name now."""
-        with _reaching(self):
+
+        def found() -> dict[str, Any]:
             self.store.invalidate_cache()  # a cached listing would hide changes
-            found: dict[str, Any] = self.store.info(self.name)
-        return found
+            return dict(self.store.info(self.name))
+
+        return self._requested(found)
 
     def list(self) -> list[dict[str, Any]]:
         """The attributes of everything in the directory."""
-        with _reaching(self):
+
+        def found() -> list[dict[str, Any]]:
             self.store.invalidate_cache()
-            found: list[dict[str, Any]] = self.store.ls(self.name, detail=True)
-        return found
+            return list(self.store.ls(self.name, detail=True))
+
+        return self._requested(found)
 
     def read(self, start: int | None = None, end: int | None = None) -> bytes:
         """A range, or everything."""
-        with _reaching(self):
-            data: bytes = self.store.cat_file(self.name, start=start, end=end)
-        return data
+        return self._requested(lambda: bytes(self.store.cat_file(self.name, start=start, end=end)))
+
+    def _requested(self, request: Callable[[], T]) -> T:
+        def once() -> T:
+            with _reaching(self):
+                return request()
+
+        return self.retries.run(once, self.shown)
 
 
 class ObjectStore:
     """See ReadFilesystem: the stores of one scheme."""
 
-    def __init__(self, addresses: Iterable[str]) -> None:
+    def __init__(self, addresses: Iterable[str], retries: RequestRetries = ONE_TRY) -> None:
         """``addresses``: paths to check. Raises StoreMissing if one cannot be reached."""
+        self._retries = retries
         for each in addresses:
             _Place.of(each)
 
     def open_read(self, path: str) -> ReadableFile:
         """See ReadFilesystem."""
-        return StoredObject(_Place.of(path))
+        return StoredObject(self._at(path))
 
     def exists(self, path: str) -> bool:
         """See ReadFilesystem."""
         try:
-            _Place.of(path).info()
+            self._at(path).info()
         except FileNotFoundError:
             return False
         return True
@@ -231,7 +291,7 @@ class ObjectStore:
     def is_at(self, file: ReadableFile, path: str) -> bool:
         """See ReadFilesystem."""
         try:
-            info = _Place.of(path).info()
+            info = self._at(path).info()
         except FileNotFoundError:
             return False
         return isinstance(file, StoredObject) and file.is_in(info)
@@ -242,22 +302,34 @@ class ObjectStore:
 
     def list_dir_stats(self, path: str) -> list[FileStat]:
         """See ReadFilesystem. NotADirectoryError for an object; FileNotFoundError for no prefix."""
-        place = _Place.of(path)
+        return [each for each, _ in self.list_dir_identities(path)]
+
+    def list_dir_identities(self, path: str) -> list[tuple[FileStat, Identity]]:
+        """The same, and which object each entry is."""
+        place = self._at(path)
         entries, own = place.list(), place.name.rstrip("/")
         itself = [each for each in entries if each["name"].rstrip("/") == own]
         if any(each["type"] != "directory" and each["name"] == own for each in itself):
             raise NotADirectoryError(errno.ENOTDIR, "It is an object, no directory", shown(path))
         # Some stores show a directory in itself, as an empty object or as a directory.
         found = [each for each in entries if each not in itself]
-        return sorted(map(_stat_of, found), key=lambda each: each.name)
+        stats = [(_stat_of(each), _identity_of(each)) for each in found]
+        return sorted(stats, key=lambda each: each[0].name)
 
     def stat(self, path: str) -> FileStat:
         """See ReadFilesystem."""
-        return _stat_of(_Place.of(path).info())
+        return _stat_of(self._at(path).info())
 
     def read_file(self, path: str) -> bytes:
         """See ReadFilesystem."""
-        return _Place.of(path).read()
+        return self._at(path).read()
+
+    def read_part(self, path: str, position: int, size: int) -> bytes:
+        """A part of whatever object has the name, with one request; shorter at its end."""
+        return self._at(path).read(position, position + size)
+
+    def _at(self, path: str) -> _Place:
+        return _Place.of(path, self._retries)
 
     def is_locked(self, path: str) -> bool:
         """See ReadFilesystem: there are no locks."""
@@ -291,6 +363,15 @@ def _reaching(place: _Place) -> Iterator[None]:
         if place.password:
             raise failure from None
         raise failure from error
+
+
+def _identity_of(info: dict[str, Any]) -> Identity:
+    """Another number for another object of the same name; None where the store has none."""
+    for name in _IDENTITIES:
+        value = info.get(name)
+        if value is not None:
+            return hash((name, str(value), info.get("size")))
+    return None
 
 
 def _stat_of(info: dict[str, Any]) -> FileStat:

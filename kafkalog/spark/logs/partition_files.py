@@ -47,6 +47,7 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.disk.index_entries import unpack_offset_entries, unpack_time_entries
 from kafkalog.format.integers import FormatError
 from kafkalog.format.topic_names import TopicPartition, directory_name, is_internal, live_partition
+from kafkalog.spark.logs.listed_store import ListedStore
 from kafkalog.spark.logs.object_store import shown
 from kafkalog.spark.logs.values import AmbiguousPartition, UnusableLogDir
 
@@ -66,7 +67,6 @@ LISTINGS_MAX = 1000
 """Listings of a directory that shows other names each time: that is not the work of a daemon."""
 
 _BASE_OFFSET = attrgetter("base_offset")
-_NO_ENTRIES = np.empty((0, 2), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +102,20 @@ class PartitionFiles:
     @classmethod
     def listed(cls, filesystem: ReadFilesystem, path: str) -> PartitionFiles:
         """List a directory. Raises FileNotFoundError if it does not exist (any more)."""
-        names = stable(lambda: filesystem.list_dir(path))
+        if isinstance(filesystem, ListedStore):
+            return filesystem.listing(path).derived(lambda names: cls.of_names(path, names))
+        return cls.of_names(path, stable(lambda: filesystem.list_dir(path)))
+
+    @classmethod
+    def of_names(cls, path: str, names: Sequence[str]) -> PartitionFiles:
+        """The files with these names in a directory."""
         files = [parsed for name in names if (parsed := _parsed(name)) is not None]
         deleting = {
             each.offset
             for name in names
-            if (each := _parsed(name, DELETED_SUFFIX)) is not None and each.stage
+            if name.endswith(DELETED_SUFFIX)
+            and (each := _parsed(name, DELETED_SUFFIX)) is not None
+            and each.stage
         }
         segments: dict[int, Segment] = {}
         transaction_indexes, snapshots, indexed = [], [], set()
@@ -175,33 +183,36 @@ def offset_entries(
     Both rise; offsets are absolute, positions below ``end``. No entries if the index is missing or
     may belong to another file.
     """
-    entries = _entries(filesystem, segment, file, OFFSET_INDEX_SUFFIX, unpack_offset_entries)
+    raw = _index_of(filesystem, segment, file, OFFSET_INDEX_SUFFIX)
+    return offset_table(raw, segment.base_offset, end)
+
+
+def offset_table(raw: bytes, base_offset: int, end: int) -> Table:
+    """The usable entries of a whole offset index; see `offset_entries`."""
+    entries = unpack_offset_entries(raw)
     table = _rising(entries, np.diff(entries, axis=0, prepend=0).min(axis=1) > 0)
-    table[:, 0] += segment.base_offset
+    table[:, 0] += base_offset
     return table[: np.searchsorted(table[:, 1], end)]
 
 
 def time_entries(filesystem: ReadFilesystem, segment: Segment, file: ReadableFile) -> Table:
     """Usable time index entries: int64[n, 2] of largest timestamp so far, its offset."""
-    entries = _entries(filesystem, segment, file, TIME_INDEX_SUFFIX, unpack_time_entries)
+    entries = unpack_time_entries(_index_of(filesystem, segment, file, TIME_INDEX_SUFFIX))
     steps = np.diff(entries, axis=0, prepend=-1)
     table = _rising(entries, (steps[:, 0] > 0) & (steps[:, 1] >= 0) & (entries[:, 0] > 0))
     table[:, 1] += segment.base_offset
     return table
 
 
-def _entries(
-    filesystem: ReadFilesystem,
-    segment: Segment,
-    file: ReadableFile,
-    suffix: str,
-    unpack: Callable[[bytes], Table],
-) -> Table:
+def _index_of(
+    filesystem: ReadFilesystem, segment: Segment, file: ReadableFile, suffix: str
+) -> bytes:
+    """An index; empty: it is missing, or may belong to another file."""
     try:
         raw = filesystem.read_file(segment.path(suffix))
     except FileNotFoundError:
-        return _NO_ENTRIES
-    return unpack(raw) if filesystem.is_at(file, segment.path()) else _NO_ENTRIES
+        return b""
+    return raw if filesystem.is_at(file, segment.path()) else b""
 
 
 def _rising(entries: Table, is_good: npt.NDArray[np.bool_]) -> Table:

@@ -14,7 +14,10 @@ from kafkalog.errors import CorruptData, KafkalogError
 from kafkalog.spark.logs.object_store import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kafkalog.client.messages import Basic, Bearer, Tls
+    from kafkalog.format.topic_names import TopicPartition
 
 
 CHUNK_BYTES = 8 << 20
@@ -23,6 +26,10 @@ CHUNK_BYTES = 8 << 20
 
 TARGET_BYTES = 128 << 20
 """Bytes of log in a piece: a task of Spark takes up to a tenth of a second by itself."""
+
+
+MAX_CONCURRENT_REQUESTS = 64
+"""Requests of a plan at an object store: 64 of 20 ms are 3,200 a second."""
 
 
 class OffsetRange(NamedTuple):
@@ -93,6 +100,7 @@ class Access:
     tls             files in PEM, under the same paths on every machine
     read_committed  skip records of open and aborted transactions
     retry_seconds   time of the retries of requests to a daemon
+    max_concurrent_requests  requests that a plan has under way at an object store
     """
 
     paths: tuple[str, ...] = ()
@@ -101,6 +109,7 @@ class Access:
     tls: Tls | None = None
     read_committed: bool = False
     retry_seconds: float = 30.0
+    max_concurrent_requests: int = MAX_CONCURRENT_REQUESTS
 
     def __post_init__(self) -> None:
         if bool(self.paths) == bool(self.urls):
@@ -121,6 +130,9 @@ class Logs(Protocol):
     def bounds(self, topic: str, partition: int) -> Bounds:
         """The offsets that can be read now."""
 
+    def all_bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
+        """The bounds of those that exist; on an object store looked up together."""
+
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """The offset of the first record at or after a time, within the bounds; None: none."""
 
@@ -129,6 +141,9 @@ class Logs(Protocol):
 
         None for an empty range. Whether the records still exist is checked when they are read.
         """
+
+    def all_pieces(self, ranges: Iterable[OffsetRange], target_bytes: int) -> list[Piece]:
+        """The pieces of ranges, in their order; on an object store planned together."""
 
     def close(self) -> None:
         """Close connections and descriptors."""

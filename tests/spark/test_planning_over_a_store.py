@@ -1,0 +1,308 @@
+"""Goal: a plan over an object store makes few requests, many at once, and none for what it knows;
+its pieces are those of one table of every index entry.
+Method: a store of fsspec that counts requests, in simulated time (`latency_store`).
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafkalog.errors import UnknownTopic
+from kafkalog.format.topic_names import TopicPartition
+from kafkalog.spark.logs.directory import DirectoryLogs
+from kafkalog.spark.logs.listed_store import Concurrent
+from kafkalog.spark.logs.object_store import filesystem_for
+from kafkalog.spark.logs.plan_cache import Neighbours, PlanCache, Versions
+from kafkalog.spark.logs.values import Access, OffsetRange
+from kafkalog.spark.offsets import Wanted
+from kafkalog.spark.options import batch_options
+from kafkalog.spark.planning import batch_ranges, pieces_of
+from tests.naive.spark_pieces import plain_pieces
+from tests.sim.sim_clock import SimClock
+from tests.spark.latency_store import (
+    SEGMENT_BYTES,
+    SEGMENT_OFFSETS,
+    SimulatedRequests,
+    World,
+    index_table,
+    plant,
+    registered,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkalog.spark.logs.values import Piece
+
+pytestmark = pytest.mark.spark
+
+LOGS = "latency://store/logs"
+OPTIONS = {"path": LOGS, "subscribe": "t"}
+TARGET_BYTES = 128 << 20
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    yield from registered(World())
+
+
+def opened(
+    world: World, cache: PlanCache | None = None, clock: SimClock | None = None
+) -> DirectoryLogs:
+    return DirectoryLogs(
+        Access(paths=(LOGS,)),
+        requests=SimulatedRequests(world),
+        cache=PlanCache() if cache is None else cache,
+        clock=clock or SimClock(),
+    )
+
+
+def planned(world: World, cache: PlanCache | None = None, **options: str) -> list[Piece]:
+    """A batch query's pieces; afterwards the world has the requests and the time of this plan."""
+    world.requests.clear()
+    world.now = 0.0
+    given = batch_options(OPTIONS | options)
+    logs = opened(world, cache)
+    return pieces_of(logs, given, batch_ranges(logs, given, Wanted()))
+
+
+def requests_of(world: World) -> int:
+    return sum(world.requests.values())
+
+
+@pytest.mark.parametrize(("partitions", "segments"), [(16, 625), (1, 10_000), (500, 20)])
+def test_a_plan_of_10_000_segments_takes_6_seconds_at_20_ms(
+    world: World, partitions: int, segments: int
+) -> None:
+    """100,000 segments in 60 s: requests, pages of listings included, and their critical path."""
+    plant(world, "/logs", "t", partitions, segments)
+    pieces = planned(world)
+    count = partitions * segments
+    assert sum(each.size_bytes for each in pieces) > count * SEGMENT_BYTES
+    assert requests_of(world) < 1.3 * count
+    assert world.now < 6.0
+    assert world.requests["list"] <= 1 + 1 + partitions * (1 + segments * 4 // 1_000)
+    assert world.bytes_read < len(pieces) * 16_000 + partitions * 300_000
+
+
+def test_a_second_plan_asks_for_listings_alone(world: World) -> None:
+    """The next job, or the next micro-batch: what has the same identity is not read again."""
+    plant(world, "/logs", "t", 4, 50)
+    cache = PlanCache()
+    first = planned(world, cache)
+    assert planned(world, cache) == first
+    assert dict(world.requests) == {"list": 5}
+
+
+def test_the_next_plan_reads_what_has_changed(world: World) -> None:
+    """One partition has three segments more, in another one the index of a piece is replaced."""
+    plant(world, "/logs", "t", 4, 50)
+    cache = PlanCache()
+    planned(world, cache)
+    index = index_table()
+    grown, replaced = world.directories["/logs/t-1"], world.directories["/logs/t-2"]
+    active = grown.pop(f"{50 * SEGMENT_OFFSETS:020d}.log")
+    for segment in range(50, 53):
+        for suffix in (".log", ".index"):
+            name = f"{segment * SEGMENT_OFFSETS:020d}{suffix}"
+            old = replaced[f"{SEGMENT_OFFSETS:020d}{suffix}"]
+            grown[name] = type(old)(old.size, old.data, "new")
+    grown[f"{53 * SEGMENT_OFFSETS:020d}.log"] = type(active)(0, b"", "new")
+    name = f"{SEGMENT_OFFSETS:020d}.index"
+    replaced[name] = type(active)(len(index) - 8, index[:-8], "new")
+    ends = (50, 53, 50, 50)
+    lines = "".join(f"t {at} {end * SEGMENT_OFFSETS}\n" for at, end in enumerate(ends))
+    world.put("/logs/recovery-point-offset-checkpoint", f"0\n4\n{lines}".encode(), "new")
+    pieces = planned(world, cache)
+    assert world.requests["list"] == 5
+    assert requests_of(world) - 5 <= 1 + 3 * 2 + 2 + 4  # checkpoint, segments, index, new end
+    assert pieces == planned(world)
+
+
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_a_range_of_whole_segments_reads_at_most_its_last_index(
+    world: World, partitions: int
+) -> None:
+    """Nothing is searched for in a segment that a piece has whole, nor at the start."""
+    plant(world, "/logs", "t", partitions, 40)
+    logs = opened(world)
+    logs.topics()
+    world.requests.clear()
+    ranges = [
+        OffsetRange("t", number, 3 * SEGMENT_OFFSETS, 30 * SEGMENT_OFFSETS)
+        for number in range(partitions)
+    ]
+    pieces = logs.all_pieces(ranges, 1 << 50)
+    assert len(pieces) == partitions
+    assert world.requests["get"] == partitions
+    assert world.requests["info"] == 0
+
+
+def test_a_stream_plans_only_what_it_reads(world: World) -> None:
+    """The new segments of a micro-batch cost as much as they do in a short log."""
+    plant(world, "/logs", "t", 1, 5_000)
+    logs = opened(world)
+    logs.topics()
+    world.requests.clear()
+    begin, end = 4_990 * SEGMENT_OFFSETS + 17, 5_000 * SEGMENT_OFFSETS + 10
+    pieces = logs.pieces(OffsetRange("t", 0, begin, end), TARGET_BYTES)
+    assert len(pieces) > 5
+    assert world.requests["get"] <= len(pieces) + 3
+    assert world.requests["list"] == 21
+
+
+@pytest.mark.parametrize("batch_bytes", [12_000, 70_000])
+def test_pieces_are_those_of_every_index_read_whole(world: World, batch_bytes: int) -> None:
+    """Over a store, with known neighbours and objects that change between plans."""
+    chance, cache = random.Random(batch_bytes), PlanCache()
+    plant(world, "/logs", "t", 2, 12, batch_bytes)
+    store = filesystem_for([LOGS])
+    for _ in range(12):
+        logs = opened(world, cache)
+        number = chance.randrange(2)
+        bounds = logs.bounds("t", number)
+        begin, end = sorted(chance.randint(*bounds) for _ in range(2))
+        target = chance.choice((3 << 20, 40 << 20, TARGET_BYTES, 1 << 40))
+        wanted = OffsetRange("t", number, *chance.choice((tuple(bounds), (begin, end + 1))))
+        place = f"{LOGS}/t-{number}"
+        assert logs.pieces(wanted, target) == plain_pieces(store, place, wanted, target)
+        files = world.directories[f"/logs/t-{number}"]
+        name = chance.choice([each for each in files if each.endswith(".index")])
+        data = files[name].data
+        if data is not None:
+            files[name] = type(files[name])(len(data) - 80, data[:-80], files[name].etag + "x")
+
+
+def test_a_failed_request_is_sent_again(world: World) -> None:
+    """Each request that fails costs a pause and a line, not the plan; pauses double."""
+    plant(world, "/logs", "t", 2, 30)
+    expected = planned(world)
+    failures = dict.fromkeys(("list", "get", "info"), 3)
+
+    def fail(kind: str, path: str) -> None:
+        if failures[kind]:
+            failures[kind] -= 1
+            raise OSError(None, f"503 Slow Down: {path}")
+
+    world.before_request = fail
+    clock = SimClock()
+    logs = opened(world, clock=clock)
+    begun = clock.monotonic_ns()
+    given = batch_options(OPTIONS)
+    with capture_logs() as lines:
+        assert pieces_of(logs, given, batch_ranges(logs, given, Wanted())) == expected
+    assert not any(failures.values())
+    assert len(lines) == 9
+    assert {each["event"] for each in lines} == {"store_request_retried"}
+    assert 3 * 0.7 <= (clock.monotonic_ns() - begun) / 1e9 <= 3 * 0.7 * 1.5
+
+
+def test_a_request_that_keeps_failing_ends_the_plan(world: World) -> None:
+    """After six tries the error is the library's; a missing object is not asked for again."""
+    plant(world, "/logs", "t", 1, 3)
+    logs = opened(world)
+    logs.topics()
+    tries = []
+
+    def fail(kind: str, path: str) -> None:
+        tries.append((kind, path))
+        raise OSError(None, "503 Slow Down")
+
+    world.before_request = fail
+    with pytest.raises(OSError, match="503 Slow Down"):
+        logs.pieces(OffsetRange("t", 0, 0, 10), 1)
+    assert tries == [("list", "/logs/t-0")] * 6
+    world.before_request = None
+    world.requests.clear()
+    with pytest.raises(UnknownTopic):
+        opened(world).pieces(OffsetRange("none", 0, 0, 10), 1)
+    assert dict(world.requests) == {"list": 1}
+
+
+def test_a_partition_that_was_deleted_after_its_listing(world: World) -> None:
+    """It is left out of the bounds, as on a disk, and ends a plan with the partition's name."""
+    plant(world, "/logs", "t", 2, 3)
+    logs = opened(world)
+    logs.topics()
+    del world.directories["/logs/t-1"]
+    there = [TopicPartition("t", number) for number in range(2)]
+    assert list(logs.all_bounds(there)) == there[:1]
+
+
+def test_requests_at_once_are_bounded(world: World) -> None:
+    """As many as option maxConcurrentRequests allows, and no more; also after an error."""
+    plant(world, "/logs", "t", 12, 40)
+    lock, meeting = threading.Lock(), threading.Barrier(3)
+    under_way = most = 0
+
+    def count(kind: str, path: str) -> None:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        if kind == "get" and path.endswith(".index") and not meeting.broken:
+            meeting.wait(10)  # three are under way at once
+            meeting.abort()
+        with lock:
+            under_way -= 1
+
+    given = batch_options(OPTIONS | {"maxConcurrentRequests": "3"})
+    assert given.access.max_concurrent_requests == 3
+    expected = planned(world)
+
+    def count_unbroken(kind: str, path: str) -> None:
+        try:
+            count(kind, path)
+        except threading.BrokenBarrierError:
+            with lock:
+                nonlocal under_way
+                under_way -= 1
+
+    world.before_request = count_unbroken
+    logs = DirectoryLogs(given.access, cache=PlanCache())
+    assert pieces_of(logs, given, batch_ranges(logs, given, Wanted())) == expected
+    logs.close()
+    assert most == 3
+    assert under_way == 0
+
+
+def test_an_error_ends_the_requests_that_wait() -> None:
+    requests, seen = Concurrent(1), []
+
+    def work(number: int) -> int:
+        seen.append(number)
+        if number == 1:
+            raise OSError("refused")
+        return number
+
+    with pytest.raises(OSError, match="refused"):
+        requests.map(work, range(1_000))
+    requests.close()
+    assert len(seen) < 1_000
+    assert requests.map(work, [5, 6]) == [5, 6]
+    requests.close()
+
+
+def test_a_cache_is_bounded() -> None:
+    """The oldest entry goes; another identity takes the place of the old one."""
+    versions: Versions[str, int] = Versions(2)
+    for number, key in enumerate(("a", "b", "a", "c")):
+        versions.put(key, number, number)
+    assert [versions.get(*each) for each in (("a", 2), ("a", 0), ("b", 1), ("c", 3))] == [
+        *(2, None, None, 3)
+    ]
+    neighbours = Neighbours()
+    for number in range(1, 100):
+        neighbours.add((number, number * 10), (number + 1, number * 10 + 10))
+    assert neighbours.around(0, 100) == ((99, 990), (100, 1000))
+    assert neighbours.around(1, 995) == ((99, 990), (100, 1000))
+    assert neighbours.around(0, 2) is None
+    neighbours.add(None, (1, 10))
+    neighbours.add((100, 1000), None)
+    assert neighbours.around(0, 1) == (None, (1, 10))
+    assert neighbours.around(1, 5_000) == ((100, 1000), None)

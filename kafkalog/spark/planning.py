@@ -128,12 +128,11 @@ class OffsetReader:
         self, limit: AtTime | AtTimes, times_ms: PartitionOffsets, *, is_start: bool
     ) -> PartitionOffsets:
         found: PartitionOffsets = {}
-        for at, time_ms in times_ms.items():
-            offset = self._logs.offset_at(at.topic, at.partition, time_ms)
+        for at, offset in self._logs.all_offsets_at(times_ms).items():
             if offset is None and is_start and not self._options.is_latest_without_match:
                 raise InvalidOption(
-                    f"Option {limit.option}: {at} has no record at or after {time_ms} ms; option "
-                    "startingOffsetsByTimestampStrategy=latest begins at its end"
+                    f"Option {limit.option}: {at} has no record at or after {times_ms[at]} ms; "
+                    "option startingOffsetsByTimestampStrategy=latest begins at its end"
                 )
             found[at] = LATEST if offset is None else offset
         return self._of_extremes(found)
@@ -203,27 +202,34 @@ def batch_ranges(logs: Logs, options: SourceOptions, wanted: Wanted) -> list[Off
     there = [at for at in partitions if at in first and at in last]
     policy = LossPolicy(fails=options.fail_on_data_loss)
     policy.gone({at: first.get(at, 0) for at in partitions if at not in there})
-    ranges = []
     for at in there:
-        if not wanted.has(at):
-            continue
-        if first[at] > last[at]:
+        if wanted.has(at) and first[at] > last[at]:
             raise InvalidOption(
                 f"The query begins at offset {first[at]} of {at}, after its end {last[at]}: give "
                 "an earlier start or a later end"
             )
-        ranges.append(_narrowed(logs, wanted, at, first[at], last[at]))
-    return ranges
+    ranges = [
+        OffsetRange(at.topic, at.partition, first[at], last[at]) for at in there if wanted.has(at)
+    ]
+    return _narrowed(logs, wanted, ranges)
 
 
-def _narrowed(logs: Logs, wanted: Wanted, at: TopicPartition, first: int, last: int) -> OffsetRange:
-    """One partition's range within the filters; empty ones have equal bounds."""
-    first = max(first, wanted.from_offset)
-    last = max(min(last, wanted.to_offset), first)
-    if wanted.least_time_ms is not None and first < last:
-        offset = logs.offset_at(at.topic, at.partition, wanted.least_time_ms)
-        first = last if offset is None else min(max(first, offset), last)
-    return OffsetRange(at.topic, at.partition, first, last)
+def _narrowed(logs: Logs, wanted: Wanted, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """The ranges within the filters; empty ones have equal bounds."""
+    found = []
+    for each in ranges:
+        first = max(each.from_offset, wanted.from_offset)
+        last = max(min(each.to_offset, wanted.to_offset), first)
+        found.append(each._replace(from_offset=first, to_offset=last))
+    if wanted.least_time_ms is None:
+        return found
+    full = [TopicPartition(*each[:2]) for each in found if each.from_offset < each.to_offset]
+    offsets = logs.all_offsets_at(dict.fromkeys(full, wanted.least_time_ms))
+    for slot, each in enumerate(found):
+        offset = offsets.get(TopicPartition(*each[:2]), each.from_offset)
+        first = each.to_offset if offset is None else max(each.from_offset, offset)
+        found[slot] = each._replace(from_offset=min(first, each.to_offset))
+    return found
 
 
 def trigger_ranges(

@@ -10,7 +10,7 @@ from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.spark.logs.values import Bounds, OffsetRange, Piece
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kafkalog.format.topic_names import TopicPartition
 
@@ -55,6 +55,13 @@ class NaiveLogs:
             if found_ms >= timestamp_ms:
                 return offset
         return None
+
+    def all_offsets_at(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        return {
+            at: self.offset_at(at.topic, at.partition, time_ms) for at, time_ms in times_ms.items()
+        }
 
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
         assert target_bytes > 0

@@ -45,8 +45,6 @@ class World:
     requests: Counter[str] = field(default_factory=Counter)
     bytes_read: int = 0
     now: float = 0.0
-    under_way: int = 0
-    most_under_way: int = 0
     before_request: Callable[[str, str], None] | None = None
 
     def request(self, kind: str, path: str, count: int = 1) -> None:
@@ -75,7 +73,7 @@ class LatencyStore(fsspec.AbstractFileSystem):
         path = f"{directory}/{name}"
         return {"name": path, "size": found.size, "type": "file", "ETag": found.etag}
 
-    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+    def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
         path = self._strip_protocol(path)
         files = self.world.directories.get(path, {})
         inner = {
@@ -91,19 +89,19 @@ class LatencyStore(fsspec.AbstractFileSystem):
         found += [{"name": f"{path}/{each}", "size": 0, "type": "directory"} for each in inner]
         return found if detail else [each["name"] for each in found]
 
-    def info(self, path: str, **_: Any) -> dict[str, Any]:
+    def info(self, path: str, **options: Any) -> dict[str, Any]:
         path = self._strip_protocol(path)
         self.world.request("info", path)
         directory, _, name = path.rpartition("/")
-        found = self.world.directories.get(directory, {}).get(name)
-        if found is not None:
-            return self._info(directory, name, found)
+        there = self.world.directories.get(directory, {}).get(name)
+        if there is not None:
+            return self._info(directory, name, there)
         if any(f"{each}/".startswith(f"{path}/") for each in self.world.directories):
             return {"name": path, "size": 0, "type": "directory"}
         raise FileNotFoundError(path)
 
     def cat_file(
-        self, path: str, start: int | None = None, end: int | None = None, **_: Any
+        self, path: str, start: int | None = None, end: int | None = None, **options: Any
     ) -> bytes:
         path = self._strip_protocol(path)
         self.world.request("get", path)

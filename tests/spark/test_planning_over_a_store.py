@@ -22,11 +22,14 @@ from kafkalog.spark.logs.values import Access, OffsetRange
 from kafkalog.spark.offsets import Wanted
 from kafkalog.spark.options import batch_options
 from kafkalog.spark.planning import batch_ranges, pieces_of
+from tests.cleaner_world import DIRECTORY, CleanerWorld
+from tests.naive.cleaning_logs import make_log
 from tests.naive.spark_pieces import plain_pieces
 from tests.sim.sim_clock import SimClock
 from tests.spark.latency_store import (
     SEGMENT_BYTES,
     SEGMENT_OFFSETS,
+    TIME,
     SimulatedRequests,
     World,
     index_table,
@@ -176,6 +179,48 @@ def test_pieces_are_those_of_every_index_read_whole(world: World, batch_bytes: i
         data = files[name].data
         if data is not None:
             files[name] = type(files[name])(len(data) - 80, data[:-80], files[name].etag + "x")
+
+
+def test_a_start_by_time_reads_the_ends_of_time_indexes(world: World) -> None:
+    """Together, up to the segment that has the record; the next look-up knows them."""
+    plant(world, "/logs", "t", 4, 500)
+    cache = PlanCache()
+    there = [TopicPartition("t", number) for number in range(4)]
+    stamp, end = TIME + 500 * SEGMENT_OFFSETS + 3, 500 * SEGMENT_OFFSETS
+    times = dict.fromkeys(there, stamp)
+    logs = opened(world, cache)
+    logs.topics()
+    world.requests.clear()
+    world.now = 0.0
+    assert logs.all_offsets_at(times) == dict.fromkeys(there, end + 3)
+    assert requests_of(world) < 4 * 500 * 1.05
+    assert world.now < 1.5
+    world.requests.clear()
+    assert opened(world, cache).all_offsets_at(times) == dict.fromkeys(there, end + 3)
+    assert requests_of(world) <= 5 + 4 * 10
+    late = logs.all_offsets_at(dict.fromkeys(there, stamp + 1_000_000))
+    assert late == dict.fromkeys(there)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_start_by_time_is_that_of_every_index_read_whole(world: World, seed: int) -> None:
+    """Of a log by chance, as it lies on a disk, whose segments are looked up one by one."""
+    chance = random.Random(seed)
+    disk = CleanerWorld(make_log(chance).segments).disk
+    for name in disk.list_dir(DIRECTORY):
+        data = disk.read_file(f"{DIRECTORY}/{name}")
+        if name.endswith(".timeindex") and chance.random() < 0.3:
+            data = chance.choice((b"", data + bytes(24), data[:-5]))
+            disk.unlink(f"{DIRECTORY}/{name}")
+            disk.open_write(f"{DIRECTORY}/{name}").pwrite(data, 0)
+        world.put(f"/logs/orders-0/{name}", data)
+    cache, plain = PlanCache(), DirectoryLogs(Access(paths=("/logs",)), disk)
+    world.put("/logs/x", b"")
+    for _ in range(12):
+        stamp = 1_700_000_000_000 + chance.randint(-400, 20_000)
+        assert opened(world, cache).offset_at("orders", 0, stamp) == plain.offset_at(
+            "orders", 0, stamp
+        )
 
 
 def test_a_failed_request_is_sent_again(world: World) -> None:

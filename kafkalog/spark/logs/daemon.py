@@ -96,6 +96,14 @@ class DaemonLogs:
             found = client.offset_at(topic, partition, time_ms, isolation=self._isolation)
         return found.offset if found.offset >= 0 else None
 
+    def all_offsets_at(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """See Logs."""
+        return {
+            at: self.offset_at(at.topic, at.partition, time_ms) for at, time_ms in times_ms.items()
+        }
+
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
         """See Logs. Assumes that the records of a segment are of equal size."""
         if wanted.from_offset >= wanted.to_offset:

@@ -20,13 +20,13 @@ One thread. No descriptor is kept between calls.
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
 import structlog
 
 from kafkalog.env.clock import SystemClock
-from kafkalog.errors import CorruptData, KafkalogError, UnknownPartition, UnknownTopic
+from kafkalog.errors import CorruptData, UnknownPartition, UnknownTopic
 from kafkalog.format.disk.file_names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
@@ -38,8 +38,6 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.disk.properties import decode_partition_metadata
 from kafkalog.format.integers import INT64_MAX, FormatError
 from kafkalog.format.offset_ranges import not_accepted
-from kafkalog.format.records.batch_scan import BatchColumn
-from kafkalog.format.records.record import read_records
 from kafkalog.format.topic_names import TopicPartition, encode_id
 from kafkalog.log.inspect.directory_facts import proof_of
 from kafkalog.spark.logs.directory_reader import LogWalk, last_stable_offset, newest_snapshot
@@ -52,10 +50,10 @@ from kafkalog.spark.logs.partition_files import (
     place_of,
     readable_offsets,
     retried,
-    time_entries,
 )
 from kafkalog.spark.logs.plan_cache import OF_PROCESS
-from kafkalog.spark.logs.planned_segments import PlannedSegments, run_plans
+from kafkalog.spark.logs.planned_segments import PlannedSegments, read_index, run_steps
+from kafkalog.spark.logs.time_search import candidates, first_in, newer_from
 from kafkalog.spark.logs.values import (
     AmbiguousPartition,
     Bounds,
@@ -66,12 +64,12 @@ from kafkalog.spark.logs.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Generator, Iterable, Mapping
 
     from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import ReadFilesystem
-    from kafkalog.spark.logs.directory_reader import Walked
     from kafkalog.spark.logs.listed_store import Requests
+    from kafkalog.spark.logs.piece_plan import IndexRead
     from kafkalog.spark.logs.plan_cache import PlanCache
     from kafkalog.spark.logs.values import Access
 
@@ -79,53 +77,6 @@ _log = structlog.get_logger(__name__)
 
 _TRIES = 6  # of a request to a store: pauses of 3 s in sum, and those of its library
 _CHECKPOINTS = (HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
-
-
-def _candidates(
-    filesystem: ReadFilesystem, files: PartitionFiles, wanted: OffsetRange, timestamp_ms: int
-) -> Iterator[OffsetRange]:
-    """The ranges in which the record may be, in order."""
-    for segment in files.segments:
-        following = files.after(segment)
-        end = wanted.to_offset if following is None else following.base_offset
-        begin, end = max(wanted.from_offset, segment.base_offset), min(wanted.to_offset, end)
-        if begin >= end:
-            continue
-        file = filesystem.open_read(segment.path())
-        entries = time_entries(filesystem, segment, file)
-        slot = int(np.searchsorted(entries[:, 0], timestamp_ms)) - 1
-        if slot >= 0 and slot == len(entries) - 1 and following is not None:
-            continue  # the last entry of an inactive segment is for its newest record
-        if slot >= 0:
-            begin = max(begin, int(entries[slot, 1]))
-        if begin < end:
-            yield wanted._replace(from_offset=begin, to_offset=end)
-
-
-def _first_in(read: Walked, wanted: OffsetRange, timestamp_ms: int) -> int | None:
-    """The first record of a read that is not older; decodes only batches that may have one."""
-    rows = read.table[read.table[:, BatchColumn.MAX_TIMESTAMP] >= timestamp_ms]
-    for row in rows.tolist():
-        start = row[BatchColumn.POSITION]
-        batch = read.data[start : start + row[BatchColumn.SIZE]]
-        try:
-            records = read_records(batch)
-        except (FormatError, KafkalogError) as error:
-            raise CorruptLog(
-                wanted,
-                row[BatchColumn.BASE_OFFSET],
-                str(error),
-                file=read.file,
-                position=read.position + start,
-            ) from error
-        hits = np.flatnonzero(
-            (records.timestamps >= timestamp_ms)
-            & (records.offsets >= wanted.from_offset)
-            & (records.offsets < wanted.to_offset)
-        )
-        if len(hits):
-            return int(records.offsets[hits[0]])
-    return None
 
 
 class DirectoryLogs:
@@ -231,20 +182,60 @@ class DirectoryLogs:
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """See Logs. Raises CorruptLog, DataLost if the range is deleted meanwhile."""
+        at = TopicPartition(topic, partition)
+        return self.all_offsets_at({at: timestamp_ms})[at]
+
+    def all_offsets_at(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """See Logs. Raises what `offset_at` raises."""
+        known = self.all_bounds(times_ms)
+        ranges = []
+        for at in times_ms:
+            bounds = known[at] if at in known else self.bounds(at.topic, at.partition)
+            ranges.append(OffsetRange(at.topic, at.partition, *bounds))
+        if self._store is not None:
+            steps = (self._newer_from(each, times_ms[TopicPartition(*each[:2])]) for each in ranges)
+            firsts = run_steps(steps, partial(read_index, self._filesystem), self._requests)
+            ranges = [
+                each._replace(from_offset=first) for each, first in zip(ranges, firsts, strict=True)
+            ]
+
+        def offset_of(wanted: OffsetRange) -> int | None:
+            return self._offset_in(wanted, times_ms[TopicPartition(*wanted[:2])])
+
+        return dict(zip(times_ms, self._requests.map(offset_of, ranges), strict=True))
+
+    def _newer_from(
+        self, wanted: OffsetRange, timestamp_ms: int
+    ) -> Generator[list[IndexRead], list[bytes], int]:
+        assert self._store is not None
+        files = retried(partial(self._files_of, wanted), f"{wanted.topic}-{wanted.partition}")
+        return newer_from(self._store, self._cache, files, wanted, timestamp_ms)
+
+    def _files_of(self, wanted: OffsetRange) -> PartitionFiles:
+        place = self._place(wanted.topic, wanted.partition)
+        return PartitionFiles.listed(self._filesystem, place)
+
+    def _offset_in(self, wanted: OffsetRange, timestamp_ms: int) -> int | None:
+        """The first record of a range that is not older."""
         filesystem, paths = self._filesystem, self.access.paths
-        wanted = OffsetRange(topic, partition, *self.bounds(topic, partition))
-        place = self._place(topic, partition)
+        place = self._place(wanted.topic, wanted.partition)
         whole = LogWalk(filesystem, place, wanted, paths=paths)
 
-        def candidates() -> list[OffsetRange]:
-            return list(_candidates(filesystem, whole.listed(), wanted, timestamp_ms))
+        def candidate_in(left: OffsetRange) -> OffsetRange | None:
+            return next(candidates(filesystem, whole.listed(), left, timestamp_ms), None)
 
-        for candidate in retried(candidates, shown(place)):
+        while wanted.from_offset < wanted.to_offset:
+            candidate = retried(partial(candidate_in, wanted), shown(place))
+            if candidate is None:
+                return None
             walk = LogWalk(filesystem, place, candidate, paths=paths, check_crcs=True)
             for read in walk.chunks():
-                found = _first_in(read, candidate, timestamp_ms)
+                found = first_in(read, candidate, timestamp_ms)
                 if found is not None:
                     return found
+            wanted = wanted._replace(from_offset=candidate.to_offset)
         return None
 
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
@@ -259,7 +250,8 @@ class DirectoryLogs:
             partitions = dict.fromkeys(TopicPartition(*each[:2]) for each in wanted)
             self._requests.map(segments.list_files, partitions)
         plans = (segments.plan(each, target_bytes, self._cache.neighbours) for each in wanted)
-        return run_plans(plans, segments.read, self._requests)
+        parts = run_steps(plans, partial(read_index, self._filesystem), self._requests)
+        return [piece for part in parts for piece in part]
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """The ids of these topics in their partitions' directories, without topics that have none.

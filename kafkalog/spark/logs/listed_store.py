@@ -60,9 +60,12 @@ class Concurrent:
 
     def map(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         """See Requests."""
+        some = list(items)
+        if len(some) == 1:  # nothing to wait for together
+            return [work(some[0])]
         if self._pool is None:
             self._pool = thread_pool("object-store", self._max_concurrent_requests)
-        coming = [self._pool.submit(work, each) for each in items]
+        coming = [self._pool.submit(work, each) for each in some]
         try:
             return [each.result() for each in coming]
         finally:

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 WINDOW_ENTRIES = 1024
 """Entries of an index in one read: 8 KiB, for at least 4 MiB of log."""
 
-READS_AHEAD = 1024
-"""Reads that a plan asks for at once, at most."""
+READS_AHEAD = 256
+"""Reads that a plan asks for at once, at most; it holds 16 KiB of each for a while."""
 
 FIRST_READS_AHEAD = 4
 """Reads at the first miss; each further miss before a known answer allows four times as many."""

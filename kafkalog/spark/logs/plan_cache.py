@@ -94,12 +94,14 @@ class PlanCache:
     """See the module.
 
     neighbours   by path of an offset index
+    newest       largest timestamp, by path of a time index
     ends         end of the last valid batch, by directory of a partition
     files        contents of small files, by path
     """
 
     def __init__(self) -> None:
         self.neighbours: Versions[str, Neighbours] = Versions(SEGMENTS_MAX)
+        self.newest: Versions[str, int] = Versions(SEGMENTS_MAX)
         self.ends: Versions[str, int] = Versions(ENDS_MAX)
         self.files: Versions[str, bytes] = Versions(FILES_MAX)
 

@@ -9,24 +9,30 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left, bisect_right
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalog.format.disk.file_names import OFFSET_INDEX_SUFFIX
 from kafkalog.format.disk.index_entries import OFFSET_ENTRY
+from kafkalog.spark.logs.listed_store import ListedStore
 from kafkalog.spark.logs.partition_files import PartitionFiles, retried
-from kafkalog.spark.logs.piece_plan import READS_AHEAD, IndexedSegment, PiecePlan
+from kafkalog.spark.logs.piece_plan import IndexedSegment, PiecePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
 
     from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.format.topic_names import TopicPartition
-    from kafkalog.spark.logs.listed_store import ListedStore, Requests
+    from kafkalog.spark.logs.listed_store import Requests
     from kafkalog.spark.logs.piece_plan import IndexRead
     from kafkalog.spark.logs.plan_cache import Neighbours, Versions
     from kafkalog.spark.logs.values import OffsetRange, Piece
 
     Steps = Generator[list[IndexRead], list[bytes], list[Piece]]
+
+T = TypeVar("T")
+
+PLANS_AT_ONCE = 16
+"""Ranges that are planned together: their reads are what memory holds."""
 
 _BASE_OFFSET = attrgetter("base_offset")
 
@@ -96,29 +102,34 @@ class PlannedSegments:
             )
         return place, found
 
-    def read(self, part: IndexRead) -> bytes:
-        """A part of an index; shorter if it is shorter, empty if it is gone."""
-        try:
-            if self._store is not None:
-                return self._store.read_part(*part)
-            file = self._filesystem.open_read(part.path)
-        except FileNotFoundError:
-            return b""
-        try:
-            return file.pread(part.size, part.position)
-        finally:
-            file.close()
+
+def read_index(filesystem: ReadFilesystem, part: IndexRead) -> bytes:
+    """A part of an index; shorter if it is shorter, empty if it is gone."""
+    try:
+        if isinstance(filesystem, ListedStore):
+            return filesystem.read_part(*part)
+        file = filesystem.open_read(part.path)
+    except FileNotFoundError:
+        return b""
+    try:
+        return file.pread(part.size, part.position)
+    finally:
+        file.close()
 
 
-def run_plans(
-    plans: Iterable[Steps], read: Callable[[IndexRead], bytes], requests: Requests
-) -> list[Piece]:
-    """The pieces of all plans in order. Plans are begun while there are few reads to make."""
+def run_steps(
+    plans: Iterable[Generator[list[IndexRead], list[bytes], T]],
+    read: Callable[[IndexRead], bytes],
+    requests: Requests,
+) -> list[T]:
+    """The results of all plans in order. The reads of some plans are made together."""
     coming = enumerate(plans)
-    under_way: list[tuple[int, Steps, list[IndexRead]]] = []
-    found: dict[int, list[Piece]] = {}
+    under_way: list[tuple[int, Generator[list[IndexRead], list[bytes], T], list[IndexRead]]] = []
+    found: dict[int, T] = {}
 
-    def go_on(number: int, plan: Steps, data: list[bytes] | None) -> None:
+    def go_on(
+        number: int, plan: Generator[list[IndexRead], list[bytes], T], data: list[bytes] | None
+    ) -> None:
         try:
             reads = next(plan) if data is None else plan.send(data)
         except StopIteration as done:
@@ -128,7 +139,7 @@ def run_plans(
 
     is_more = True
     while is_more or under_way:
-        while is_more and sum(len(reads) for _, _, reads in under_way) < READS_AHEAD:
+        while is_more and len(under_way) < PLANS_AT_ONCE:
             number, plan = next(coming, (0, None))
             is_more = plan is not None
             if plan is not None:
@@ -137,4 +148,4 @@ def run_plans(
         results = iter(requests.map(read, [each for _, _, reads in waiting for each in reads]))
         for number, plan, reads in waiting:
             go_on(number, plan, [next(results) for _ in reads])
-    return [piece for number in sorted(found) for piece in found[number]]
+    return [found[number] for number in sorted(found)]

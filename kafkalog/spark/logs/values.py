@@ -14,7 +14,7 @@ from kafkalog.errors import CorruptData, KafkalogError
 from kafkalog.spark.logs.object_store import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kafkalog.client.messages import Basic, Bearer, Tls
     from kafkalog.format.topic_names import TopicPartition
@@ -135,6 +135,11 @@ class Logs(Protocol):
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """The offset of the first record at or after a time, within the bounds; None: none."""
+
+    def all_offsets_at(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | None]:
+        """The same for several partitions; on an object store looked up together."""
 
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
         """The range in pieces of about ``target_bytes`` of log, in order and without gaps.

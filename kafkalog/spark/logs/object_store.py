@@ -13,7 +13,6 @@ now: an object that was replaced or removed during a read is an error.
 from __future__ import annotations
 
 import errno
-import random
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +22,7 @@ import structlog
 
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.filesystem import FileStat
+from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 
@@ -114,7 +114,7 @@ class RequestRetries:
                 if isinstance(error, _LASTING):
                     raise
                 seconds = min(self.backoff_seconds * 2 ** (number - 1), self.backoff_seconds_max)
-                seconds *= 1 + random.random() / 2
+                seconds *= 1 + SystemRandom().below(500) / 1000
                 what = error.strerror or str(error)
             _log.warning(
                 "store_request_retried", path=shown_path, tries=number, pause=seconds, error=what

@@ -3,7 +3,9 @@
 The JSON ``{"topic":{"0":123}}`` of options and checkpoints is that of Spark's Kafka source. So is
 the arithmetic: how `maxOffsetsPerTrigger` is divided between partitions, and how `minPartitions`
 and `maxRecordsPerPartition` split ranges. Both give the same numbers, so that a checkpoint can move
-from one source to the other.
+from one source to the other. Topic ids are in it as names without partitions,
+``{"topic@<id>":{}}``, in which the Kafka source and versions without ids see no offset. No topic
+has an @ in its name.
 
 A plan uses filters on topic, partition and offset, and lower bounds of timestamp: records are not
 in the order of their timestamps, so that only the first record at or after a time can be looked up.
@@ -37,8 +39,11 @@ if TYPE_CHECKING:
 PartitionOffsets = dict[TopicPartition, int]
 """A number for each partition: the next offset to read, or a time in ms."""
 
+TopicIds = dict[str, str]
+"""The id of each topic that has one: a topic that is recreated gets another."""
+
 OffsetDocument = dict[str, dict[str, int]]
-"""The same in the structure of its JSON."""
+"""Offsets and topic ids in the structure of their JSON."""
 
 
 class WrongCheckpoint(KafkalogError):
@@ -48,6 +53,7 @@ class WrongCheckpoint(KafkalogError):
 LATEST = -1
 EARLIEST = -2
 
+_ID_MARK = "@"
 _SHOWN_MAX = 200  # characters of a wrong checkpoint in a message
 
 _WHOLE = re.compile(r"-?\d{1,19}", re.ASCII)
@@ -80,12 +86,16 @@ def parse_partitions(name: str, text: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(found))
 
 
-def document_of(offsets: Mapping[TopicPartition, int]) -> OffsetDocument:
-    """The JSON of offsets, topics and partitions sorted: Spark compares offsets as text."""
+def document_of(
+    offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, str] | None = None
+) -> OffsetDocument:
+    """The JSON of offsets and the ids of their topics, sorted: Spark compares offsets as text."""
     document: OffsetDocument = {}
     for at in sorted(offsets):
         document.setdefault(at.topic, {})[str(at.partition)] = offsets[at]
-    return document
+    known = topic_ids or {}
+    ids = {f"{topic}{_ID_MARK}{known[topic]}": {} for topic in document if topic in known}
+    return document | ids
 
 
 def offsets_of(document: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
@@ -104,6 +114,24 @@ def offsets_of(document: Mapping[str, Mapping[str, int]]) -> PartitionOffsets:
     if not all(type(each) is int and each >= 0 for each in found.values()):
         raise _wrong_checkpoint(document)
     return found
+
+
+def topic_ids_of(document: Mapping[str, Mapping[str, int]]) -> TopicIds:
+    """The topic ids in a checkpoint; none for topics that it has from another source."""
+    parts = (name.rpartition(_ID_MARK) for name in document)
+    return {topic: topic_id for topic, _, topic_id in parts if topic}
+
+
+def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """The topics whose id has changed, sorted. An id that is not known has not."""
+    return sorted(topic for topic in before if now.get(topic, before[topic]) != before[topic])
+
+
+def without_topics(
+    offsets: Mapping[TopicPartition, int], topics: Sequence[str]
+) -> PartitionOffsets:
+    """The offsets of all other topics."""
+    return {at: offset for at, offset in offsets.items() if at.topic not in topics}
 
 
 def _wrong_checkpoint(document: object) -> WrongCheckpoint:

@@ -127,7 +127,12 @@ def _secret(name: str, file: str) -> str:
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 _STARTINGS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
 _ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-_OF_STREAMS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_OF_STREAMS = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "recreatedTopicStrategy",
+)
 _WITHOUT_EFFECT = ("groupIdPrefix", "kafkaConsumer.pollTimeoutMs")
 SOURCE_OPTIONS = (
     *_SUBSCRIPTIONS,
@@ -213,6 +218,7 @@ class SourceOptions:
     is_latest_without_match  a start time after every record is the end of the log, not an error
     fetch_offset_tries       look-ups of the ends of a stream's logs while one is below an offset
                              that was read
+    restarts_recreated_topics   a stream reads a topic that was recreated from its start
     warnings                 one sentence for each option without effect
     """
 
@@ -227,6 +233,7 @@ class SourceOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     fail_on_data_loss: bool
+    restarts_recreated_topics: bool
     fetch_offset_tries: int
     fetch_offset_interval_ms: int
     include_headers: bool
@@ -287,6 +294,9 @@ def _options(
         raise InvalidOption(f"Option {name} is not supported: {_REFUSED_OF_KAFKA[name]}")
     isolation = values.word(_ISOLATION, "read_uncommitted", ("read_uncommitted", "read_committed"))
     strategy = values.word("startingOffsetsByTimestampStrategy", "error", ("error", "latest"))
+    fails = values.boolean("failOnDataLoss", default=True)
+    recreated = ("error", "earliest")
+    for_recreated = values.word("recreatedTopicStrategy", recreated[not fails], recreated)
     interval_ms = values.integer("fetchOffset.retryIntervalMs", low=0)
     unused = [name for name in values.of_kafka() if name != _ISOLATION]
     unused += values.given(_WITHOUT_EFFECT)
@@ -312,7 +322,8 @@ def _options(
         max_trigger_delay_ms=values.duration_ms("maxTriggerDelay", _TRIGGER_DELAY_MS),
         min_partitions=values.integer("minPartitions", low=1, high=INT32_MAX),
         max_records_per_partition=values.integer("maxRecordsPerPartition", low=1),
-        fail_on_data_loss=values.boolean("failOnDataLoss", default=True),
+        fail_on_data_loss=fails,
+        restarts_recreated_topics=for_recreated == "earliest",
         fetch_offset_tries=values.integer("fetchOffset.numRetries", low=1) or _TRIES,
         fetch_offset_interval_ms=_TRY_INTERVAL_MS if interval_ms is None else interval_ms,
         include_headers=values.boolean("includeHeaders", default=False),

@@ -1,21 +1,31 @@
 """The plan of a query: its partitions, the offset ranges of a batch, and the pieces of its tasks.
 
 Runs in the driver, which asks `Logs` once for each offset; a task reads exactly its piece. Owns
-what a missing topic or partition means, and `LossPolicy`, which is option failOnDataLoss. Without
-pyspark. Source: KafkaOffsetReaderAdmin of Spark 4.
+what a missing topic or partition means, and `LossPolicy`, which is options failOnDataLoss and
+recreatedTopicStrategy. Without pyspark. Source: KafkaOffsetReaderAdmin of Spark 4.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.errors import KafkalogError, UnknownPartition, UnknownTopic
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.suggestions import did_you_mean
 from kafkalog.format.topic_names import TopicPartition
-from kafkalog.spark.logs.values import DataLost, OffsetRange
-from kafkalog.spark.offsets import EARLIEST, LATEST, PartitionOffsets, split_ranges
+from kafkalog.spark.logs.values import DataLost, OffsetRange, topic_recreated
+from kafkalog.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    PartitionOffsets,
+    TopicIds,
+    recreated,
+    split_ranges,
+    without_topics,
+)
 from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.options import AtOffsets, AtTime, AtTimes, Extreme, Limit
 
@@ -31,6 +41,7 @@ LOGGER = logging.getLogger("kafkalog.spark")
 """Warnings of Spark's Python workers appear in the log of their executor."""
 
 _WHAT_TO_DO = "option failOnDataLoss=false reads the records that are left"
+_TO_RESTART = "option recreatedTopicStrategy=earliest reads the new topic from its start"
 
 
 class PartitionsGone(KafkalogError):
@@ -39,10 +50,26 @@ class PartitionsGone(KafkalogError):
     kafka_error = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
+class StreamOffset(NamedTuple):
+    """A position of a stream: the next offset of each partition, and the ids of its topics."""
+
+    offsets: PartitionOffsets
+    topic_ids: TopicIds
+
+
 class LossPolicy(NamedTuple):
-    """Whether data loss ends the query or is a warning."""
+    """Whether data loss ends the query or is a warning.
+
+    restarts   a recreated topic is a warning, and is read from its start
+    """
 
     fails: bool
+    restarts: bool = False
+
+    @classmethod
+    def of(cls, options: SourceOptions) -> LossPolicy:
+        """The policy of a query."""
+        return cls(options.fail_on_data_loss, options.restarts_recreated_topics)
 
     def lost(self, missing: OffsetRange, reason: str) -> None:
         """Raise DataLost, or log it: then the caller continues at ``missing.to_offset``."""
@@ -60,6 +87,22 @@ class LossPolicy(NamedTuple):
             raise PartitionsGone(f"{error.message}; {_WHAT_TO_DO}")
         LOGGER.warning("%s", error)
 
+    def recreated(
+        self, topics: Iterable[str], before: TopicIds, now: TopicIds, read_up_to: PartitionOffsets
+    ) -> None:
+        """Raise DataLost for the first of these topics, or log them."""
+        for topic in topics:
+            unread = [
+                OffsetRange(topic, at.partition, read_up_to[at], INT64_MAX)
+                for at in sorted(read_up_to)
+                if at.topic == topic
+            ]
+            missing = unread[0] if unread else OffsetRange(topic, 0, 0, INT64_MAX)
+            error = topic_recreated(missing, before[topic], now[topic])
+            if not self.restarts:
+                raise DataLost(missing, f"{error.reason}; {_TO_RESTART}")
+            LOGGER.warning("%s; the new topic is read from its start", error)
+
 
 class OffsetReader:
     """Looks up the offsets of a batch. Not thread-safe, as `Logs`."""
@@ -74,13 +117,38 @@ class OffsetReader:
         A named topic or partition that does not exist raises UnknownTopic or UnknownPartition, or
         is logged and left out.
         """
-        there = self._logs.topics()
-        found, missing = _subscribed(self._options.subscription, there)
+        found, missing = _subscribed(self._options.subscription, self._logs.topics())
+        return self._without(missing, found, missing_is_an_error=missing_is_an_error)
+
+    def continued(self, read: StreamOffset) -> tuple[list[TopicPartition], TopicIds]:
+        """The partitions of a stream that has read up to an offset, and the ids of their topics.
+
+        Unless options say otherwise, raises DataLost for a topic that was recreated, PartitionsGone
+        for a partition that was deleted, and what `partitions` raises for one that was not read.
+        """
+        found, missing = _subscribed(self._options.subscription, self._logs.topics())
+        topic_ids, policy = self.topic_ids(found), LossPolicy.of(self._options)
+        others = recreated(read.topic_ids, topic_ids)
+        if not policy.restarts:  # else the plan of the batch logs it
+            policy.recreated(others, read.topic_ids, topic_ids, read.offsets)
+        if policy.fails:
+            begin = without_topics(read.offsets, others)
+            policy.gone({at: begin[at] for at in begin.keys() - set(found)})
+        return self._without(missing, found, missing_is_an_error=policy.fails), topic_ids
+
+    @staticmethod
+    def _without(
+        missing: list[KafkalogError], found: list[TopicPartition], *, missing_is_an_error: bool
+    ) -> list[TopicPartition]:
         for error in missing:
             if missing_is_an_error:
                 raise error
             LOGGER.warning("%s", error)
         return sorted(found)
+
+    def topic_ids(self, partitions: Iterable[TopicPartition]) -> TopicIds:
+        """The ids of the topics, to be looked up before offsets: these are not of older topics."""
+        return self._logs.topic_ids({at.topic for at in partitions})
 
     def starting(self, partitions: Sequence[TopicPartition]) -> PartitionOffsets:
         """The first offsets of the query. Raises InvalidOption."""
@@ -189,18 +257,27 @@ def _check_named(
         )
 
 
-def batch_ranges(logs: Logs, options: SourceOptions, wanted: Wanted) -> list[OffsetRange]:
-    """The offsets that a batch query reads, within its filters.
+def batch_pieces(logs: Logs, options: SourceOptions, wanted: Wanted) -> list[Piece]:
+    """The tasks of a batch query, within its filters.
 
     Raises InvalidOption, UnknownTopic and UnknownPartition, PartitionsGone for a partition that is
     deleted meanwhile, and the errors of `Logs`.
     """
     reader = OffsetReader(logs, options)
     partitions = reader.partitions()
+    topic_ids = reader.topic_ids(partitions)
+    return pieces_of(logs, options, batch_ranges(logs, options, wanted, partitions), topic_ids)
+
+
+def batch_ranges(
+    logs: Logs, options: SourceOptions, wanted: Wanted, partitions: Sequence[TopicPartition]
+) -> list[OffsetRange]:
+    """The offsets of these partitions that a batch query reads. Raises as `batch_pieces`."""
+    reader = OffsetReader(logs, options)
     first = reader.starting(partitions)
     last = reader.ending(partitions)
     there = [at for at in partitions if at in first and at in last]
-    policy = LossPolicy(fails=options.fail_on_data_loss)
+    policy = LossPolicy.of(options)
     policy.gone({at: first.get(at, 0) for at in partitions if at not in there})
     for at in there:
         if wanted.has(at) and first[at] > last[at]:
@@ -232,6 +309,27 @@ def _narrowed(logs: Logs, wanted: Wanted, ranges: Iterable[OffsetRange]) -> list
     return found
 
 
+def trigger_pieces(
+    logs: Logs, options: SourceOptions, start: StreamOffset, end: StreamOffset
+) -> list[Piece]:
+    """The tasks of a micro-batch.
+
+    A recreated topic is read from its start, up to the end that was planned for it. If it was
+    recreated after this plan, then nothing of it is read: its records are in the next batch. Raises
+    or logs DataLost for it, and what `trigger_ranges` and `pieces_of` raise or log.
+    """
+    policy = LossPolicy.of(options)
+    topic_ids = OffsetReader(logs, options).topic_ids(end.offsets)
+    planned = start.topic_ids | end.topic_ids
+    after_plan = recreated(planned, topic_ids)
+    policy.recreated(after_plan, planned, topic_ids, start.offsets)
+    before_plan = [each for each in recreated(start.topic_ids, planned) if each not in after_plan]
+    policy.recreated(before_plan, start.topic_ids, planned, start.offsets)
+    begin = without_topics(start.offsets, [*before_plan, *after_plan])
+    until = without_topics(end.offsets, after_plan)
+    return pieces_of(logs, options, trigger_ranges(logs, options, begin, until), topic_ids)
+
+
 def trigger_ranges(
     logs: Logs, options: SourceOptions, start: PartitionOffsets, end: PartitionOffsets
 ) -> list[OffsetRange]:
@@ -240,7 +338,7 @@ def trigger_ranges(
     Raises or logs PartitionsGone for deleted partitions, and DataLost for a new partition that
     begins above offset 0 and for a log that ends below the offset that was read.
     """
-    policy = LossPolicy(fails=options.fail_on_data_loss)
+    policy = LossPolicy.of(options)
     new = sorted(end.keys() - start.keys())
     of_new = OffsetReader(logs, options).earliest(new)
     policy.gone({at: start[at] for at in start.keys() - end.keys()})
@@ -266,13 +364,23 @@ def trigger_ranges(
     return ranges
 
 
-def pieces_of(logs: Logs, options: SourceOptions, ranges: Sequence[OffsetRange]) -> list[Piece]:
+def pieces_of(
+    logs: Logs, options: SourceOptions, ranges: Sequence[OffsetRange], topic_ids: TopicIds
+) -> list[Piece]:
     """A piece for each task, by maxRecordsPerPartition, minPartitions and targetBytes.
 
-    Ranges are split by offsets as Spark's Kafka source does, then by bytes of log.
+    Ranges are split by offsets as Spark's Kafka source does, then by bytes of log. Raises or logs
+    PartitionsGone for partitions that were deleted since their ranges were planned.
     """
     split = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
-    return logs.all_pieces(split, options.target_bytes)
+    pieces = logs.all_pieces(split, options.target_bytes)
+    begun = {each.range[:3] for each in pieces}  # no range is empty: it has pieces, or is gone
+    gone: PartitionOffsets = {}
+    for each in split:
+        if each[:3] not in begun:
+            gone.setdefault(TopicPartition(*each[:2]), each.from_offset)
+    LossPolicy.of(options).gone(gone)
+    return [replace(each, topic_id=topic_ids.get(each.range.topic)) for each in pieces]
 
 
 def log_warnings(options: SourceOptions) -> None:

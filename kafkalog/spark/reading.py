@@ -26,7 +26,7 @@ from kafkalog.kernels.records.arrow_columns import (
     FillStatus,
     OmittedColumn,
 )
-from kafkalog.spark.logs.open import read_piece
+from kafkalog.spark.logs.open import read_piece, require_same_topic
 from kafkalog.spark.logs.values import CHUNK_BYTES, CorruptLog, DataLost
 from kafkalog.spark.planning import LossPolicy
 
@@ -46,10 +46,11 @@ def batches_of(
     """The records of a task of Spark in these columns, in offset order.
 
     Missing offsets raise DataLost; with failOnDataLoss=false they are logged and skipped. Raises
-    CorruptLog in any case. Descriptors and connections are closed at the end, also of a generator
+    CorruptLog in any case, and DataLost for a topic that was recreated: the rows that were yielded
+    may be of either topic. Descriptors and connections are closed at the end, also of a generator
     that is closed early.
     """
-    policy = LossPolicy(fails=options.fail_on_data_loss)
+    policy = LossPolicy.of(options)
     while True:
         chunks = read_piece(
             piece, options.access, chunk_bytes=options.chunk_bytes, check_crcs=options.check_crcs
@@ -57,8 +58,10 @@ def batches_of(
         try:
             with closing(chunks):
                 yield from record_batches(chunks, piece.range, schema)
+            require_same_topic(piece, options.access)
             return
         except DataLost as error:
+            require_same_topic(piece, options.access)
             policy.lost(error.missing, error.reason)
             from_offset = error.missing.to_offset
         assert from_offset > piece.range.from_offset, "loss without progress"

@@ -16,7 +16,7 @@ from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.offsets import ColumnFilter, Wanted, narrowed
 from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.options import batch_options, wants_headers
-from kafkalog.spark.planning import batch_ranges, log_warnings, pieces_of
+from kafkalog.spark.planning import batch_pieces, log_warnings
 from kafkalog.spark.workers import rows_of, settle_worker
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ class KafkalogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The tasks; their offsets are looked up now and are fixed for the whole query."""
         with closing(open_logs(self._options.access)) as logs:
-            ranges = batch_ranges(logs, self._options, self.wanted)
-            tasks = [InputPartition(piece) for piece in pieces_of(logs, self._options, ranges)]
+            pieces = batch_pieces(logs, self._options, self.wanted)
+            tasks = [InputPartition(piece) for piece in pieces]
         settle_worker()  # Spark reuses the planner's process as well
         return tasks
 

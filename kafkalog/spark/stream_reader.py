@@ -2,7 +2,8 @@
 
 Spark keeps one reader in its own process while the query runs. It holds the open logs, the end
 offsets of Trigger.AvailableNow, and the time of the last micro-batch that was not delayed. The
-copies in the tasks only read. Offsets in checkpoints have the format of Spark's Kafka source.
+copies in the tasks only read. Offsets in checkpoints have the format of Spark's Kafka source, and
+the ids of their topics: a topic that was recreated is not read on from the offset of another.
 Source: KafkaMicroBatchStream of Spark 4.
 """
 
@@ -20,8 +21,16 @@ from pyspark.sql.streaming.datasource import (
 
 from kafkalog.env.clock import SystemClock
 from kafkalog.spark.logs.open import open_logs
-from kafkalog.spark.offsets import document_of, lag_of, offsets_of, rate_limited
-from kafkalog.spark.planning import OffsetReader, log_warnings, pieces_of, trigger_ranges
+from kafkalog.spark.offsets import (
+    document_of,
+    lag_of,
+    offsets_of,
+    rate_limited,
+    recreated,
+    topic_ids_of,
+    without_topics,
+)
+from kafkalog.spark.planning import OffsetReader, StreamOffset, log_warnings, trigger_pieces
 from kafkalog.spark.workers import rows_of
 
 if TYPE_CHECKING:
@@ -33,7 +42,7 @@ if TYPE_CHECKING:
 
     from kafkalog.env.clock import Clock
     from kafkalog.spark.logs.values import Logs
-    from kafkalog.spark.offsets import OffsetDocument, PartitionOffsets
+    from kafkalog.spark.offsets import OffsetDocument, PartitionOffsets, TopicIds
     from kafkalog.spark.options import SourceOptions
 
 
@@ -50,13 +59,16 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._clock: Clock = clock or SystemClock()
         self._logs: Logs | None = None
         self._latest: PartitionOffsets | None = None
+        self._topic_ids: TopicIds = {}  # of the latest offsets
         self._is_available_now = False
         self._last_batch_ns: int | None = None
 
     def initialOffset(self) -> OffsetDocument:  # noqa: N802 - Spark's
         """The first offsets of a query without a checkpoint."""
         reader = self._reader()
-        return document_of(reader.starting(reader.partitions()))
+        partitions = reader.partitions()
+        topic_ids = reader.topic_ids(partitions)
+        return document_of(reader.starting(partitions), topic_ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
         """The limit that Spark passes to `latestOffset`; it has none for a minimum and maximum."""
@@ -69,23 +81,26 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: OffsetDocument, limit: ReadLimit) -> OffsetDocument:  # noqa: N802
         """The end of the next batch; ``start`` when there shall be none.
 
-        Raises UnknownTopic or UnknownPartition if a topic or partition of the query is missing.
+        Raises UnknownTopic or UnknownPartition if a topic or partition of the query is missing,
+        PartitionsGone if it was read before, DataLost if it was recreated. Here, and not only in
+        `partitions`, because a returned end is in the checkpoint.
         """
-        begin = offsets_of(start)
-        latest = self._target(begin)
+        read = _position(start)
+        latest = self._target(read)
+        begin = without_topics(read.offsets, recreated(read.topic_ids, self._topic_ids))
         if isinstance(limit, ReadAllAvailable):
-            return document_of(latest)
+            return document_of(latest, self._topic_ids)
         if self._waits_for_more(begin, latest):
-            return document_of(begin)
+            return document_of(read.offsets, read.topic_ids)
         rows_max = self._options.max_offsets_per_trigger
         if rows_max is None:
-            return document_of(latest)
+            return document_of(latest, self._topic_ids)
         of_new = self._reader().earliest(sorted(latest.keys() - begin.keys()))
-        return document_of(rate_limited(rows_max, of_new | begin, latest))
+        return document_of(rate_limited(rows_max, of_new | begin, latest), self._topic_ids)
 
     def reportLatestOffset(self) -> OffsetDocument | None:  # noqa: N802 - Spark's
         """The ends of the logs, for the progress of the query."""
-        return document_of(self._latest) if self._latest else None
+        return document_of(self._latest, self._topic_ids) if self._latest else None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
         """Fix the ends: records after the next `latestOffset` are not read."""
@@ -93,10 +108,10 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = None
 
     def partitions(self, start: OffsetDocument, end: OffsetDocument) -> list[InputPartition]:
-        """The tasks of a batch. Raises what `trigger_ranges` raises."""
+        """The tasks of a batch. Raises what `trigger_pieces` raises."""
         logs = self._opened()
-        ranges = trigger_ranges(logs, self._options, offsets_of(start), offsets_of(end))
-        return [InputPartition(piece) for piece in pieces_of(logs, self._options, ranges)]
+        pieces = trigger_pieces(logs, self._options, _position(start), _position(end))
+        return [InputPartition(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -119,7 +134,7 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _reader(self) -> OffsetReader:
         return OffsetReader(self._opened(), self._options)
 
-    def _target(self, begin: PartitionOffsets) -> PartitionOffsets:
+    def _target(self, read: StreamOffset) -> PartitionOffsets:
         """The ends of all partitions: now, or when Trigger.AvailableNow began.
 
         An end below an offset that was read is looked up again: a daemon that has just started may
@@ -131,9 +146,10 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tries_left = self._options.fetch_offset_tries
         while True:
             reader = self._reader()
-            partitions = reader.partitions(missing_is_an_error=self._options.fail_on_data_loss)
+            partitions, self._topic_ids = reader.continued(read)
             self._latest = latest = reader.latest(partitions)
             tries_left -= 1
+            begin = without_topics(read.offsets, recreated(read.topic_ids, self._topic_ids))
             went_back = any(latest[at] < begin[at] for at in latest.keys() & begin.keys())
             if not went_back or tries_left == 0:
                 return latest
@@ -157,3 +173,7 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         self._last_batch_ns = now_ns
         return False
+
+
+def _position(document: OffsetDocument) -> StreamOffset:
+    return StreamOffset(offsets_of(document), topic_ids_of(document))

@@ -10,7 +10,7 @@ from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.spark.logs.values import Bounds, OffsetRange, Piece
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from kafkalog.format.topic_names import TopicPartition
 
@@ -34,9 +34,15 @@ class NaiveLogs:
         self.logs = logs
         self.offsets_a_piece = offsets_a_piece
         self.is_open = True
+        self.ids: dict[str, str] = {}
 
     def topics(self) -> dict[str, list[int]]:
         return {topic: sorted(self.logs[topic]) for topic in sorted(self.logs)}
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        return {
+            topic: self.ids[topic] for topic in self.logs if topic in topics and topic in self.ids
+        }
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         log = self._log(topic, partition)
@@ -75,7 +81,8 @@ class NaiveLogs:
         return found
 
     def all_pieces(self, ranges: Iterable[OffsetRange], target_bytes: int) -> list[Piece]:
-        return [piece for each in ranges for piece in self.pieces(each, target_bytes)]
+        there = [each for each in ranges if each.partition in self.logs.get(each.topic, {})]
+        return [piece for each in there for piece in self.pieces(each, target_bytes)]
 
     def close(self) -> None:
         self.is_open = False

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.spark.logs.directory import DirectoryLogs
 from kafkalog.spark.logs.values import Access, Bounds, OffsetRange
-from kafkalog.spark.offsets import document_of, offsets_of, rate_limited, split_ranges
+from kafkalog.spark.offsets import document_of, offsets_of, rate_limited, split_ranges, topic_ids_of
 from tests.cleaner_world import DIRECTORY, CleanerWorld
 from tests.naive.cleaning_logs import make_log
 from tests.spark_reads import SPARK_SCHEMA, plain_rows, read_rows
@@ -30,6 +30,9 @@ def test_text_and_back(offsets: dict[TopicPartition, int]) -> None:
     text = json.dumps(document_of(offsets))
     assert offsets_of(json.loads(text)) == offsets
     assert json.dumps(document_of(dict(reversed(offsets.items())))) == text
+    ids = {at.topic: f"{number}-_aA" for number, at in enumerate(sorted(offsets))}
+    document = json.loads(json.dumps(document_of(offsets, ids | {"not read": "x"})))
+    assert (offsets_of(document), topic_ids_of(document)) == (offsets, ids)
 
 
 @given(STARTS, st.integers(1, 2**62))

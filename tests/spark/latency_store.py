@@ -12,11 +12,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
+from uuid import UUID
 
 import fsspec
 import numpy as np
 
+from kafkalog.format.disk.file_names import PARTITION_METADATA
 from kafkalog.format.disk.index_entries import pack_offset_entries, pack_time_entries
+from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.records.record import Record
 from tests.naive.stored_batches import stored_batch
 
@@ -141,6 +144,7 @@ class SimulatedRequests:
 
 SEGMENT_BYTES = 100 << 20
 SEGMENT_OFFSETS = 1_000_000
+TOPIC_ID = UUID(int=7)
 
 
 def index_table(batch_bytes: int = 4_100) -> bytes:
@@ -169,6 +173,7 @@ def plant(
     for number in range(partitions):
         directory = f"{log_dir}/{topic}-{number}"
         files = world.directories.setdefault(directory, {})
+        world.put(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(TOPIC_ID))
         for segment in range(segments):
             base = segment * SEGMENT_OFFSETS
             stamps = np.array([[TIME + base + SEGMENT_OFFSETS - 1, SEGMENT_OFFSETS - 1]])

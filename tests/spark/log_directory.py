@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kafkalog.format.disk.file_names import segment_file_name
+from kafkalog.format.disk.file_names import PARTITION_METADATA, segment_file_name
 from kafkalog.format.disk.index_entries import pack_aborted_entry
+from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.records.record import Record
 from kafkalog.format.records.record_batch import Codec
@@ -15,6 +17,7 @@ from tests.naive.stored_batches import TRANSACTIONAL, Producer, stored_batch
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from uuid import UUID
 
     from pyspark.sql import DataFrame
 
@@ -66,6 +69,16 @@ class LogDirectory:
         directory = self.path / f"{topic}-{partition}"
         directory.mkdir(parents=True)
         (directory / segment_file_name(0, ".log")).touch()
+
+    def identify(self, topic: str, topic_id: UUID) -> None:
+        """Write the topic's id into its partitions, as a daemon or a Kafka since 2.8 does."""
+        for place in self.path.glob(f"{topic}-*"):
+            (place / PARTITION_METADATA).write_bytes(encode_partition_metadata(topic_id))
+
+    def delete(self, topic: str) -> None:
+        for place in self.path.glob(f"{topic}-*"):
+            shutil.rmtree(place)
+        self.rows = [row for row in self.rows if row["topic"] != topic]
 
     def abort(self, topic: str, partition: int, offset: int, producer: Producer) -> None:
         """The marker of a transaction that began at ``offset - 1``, and its index entry."""

@@ -225,10 +225,14 @@ class Stream:
         assert is_broken == (breaks_in is not None)
 
     def found(self) -> Found:
-        """Where each batch ended, from the offset log, and its rows."""
+        """Where each batch ended, from the offset log, and its rows.
+
+        Without names that have no partitions, our topic ids: the Kafka source passes them over.
+        """
         files = (self.checkpoint / "offsets").glob("[0-9]*")
         in_order = sorted(files, key=lambda file: int(file.name))
-        ends = [json.loads(file.read_text().splitlines()[2]) for file in in_order]
+        documents = [json.loads(file.read_text().splitlines()[2]) for file in in_order]
+        ends = [{name: offsets for name, offsets in each.items() if offsets} for each in documents]
         return {"ends": ends, "batches": [self.batches[number] for number in sorted(self.batches)]}
 
 

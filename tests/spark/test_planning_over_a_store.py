@@ -8,20 +8,29 @@ from __future__ import annotations
 import random
 import threading
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalog.errors import UnknownTopic
-from kafkalog.format.topic_names import TopicPartition
+from kafkalog.errors import UnknownPartition, UnknownTopic
+from kafkalog.format.disk.file_names import PARTITION_METADATA
+from kafkalog.format.disk.properties import encode_partition_metadata
+from kafkalog.format.topic_names import TopicPartition, encode_id
 from kafkalog.spark.logs.directory import DirectoryLogs
 from kafkalog.spark.logs.listed_store import Concurrent
 from kafkalog.spark.logs.object_store import filesystem_for
 from kafkalog.spark.logs.plan_cache import Neighbours, PlanCache, Versions
-from kafkalog.spark.logs.values import Access, OffsetRange
+from kafkalog.spark.logs.values import Access, DataLost, OffsetRange
 from kafkalog.spark.offsets import Wanted
-from kafkalog.spark.options import batch_options
-from kafkalog.spark.planning import batch_ranges, pieces_of
+from kafkalog.spark.options import batch_options, stream_options
+from kafkalog.spark.planning import (
+    OffsetReader,
+    PartitionsGone,
+    StreamOffset,
+    batch_pieces,
+    pieces_of,
+)
 from tests.cleaner_world import DIRECTORY, CleanerWorld
 from tests.naive.cleaning_logs import make_log
 from tests.naive.spark_pieces import plain_pieces
@@ -30,6 +39,7 @@ from tests.spark.latency_store import (
     SEGMENT_BYTES,
     SEGMENT_OFFSETS,
     TIME,
+    TOPIC_ID,
     SimulatedRequests,
     World,
     index_table,
@@ -71,7 +81,7 @@ def planned(world: World, cache: PlanCache | None = None, **options: str) -> lis
     world.now = 0.0
     given = batch_options(OPTIONS | options)
     logs = opened(world, cache)
-    return pieces_of(logs, given, batch_ranges(logs, given, Wanted()))
+    return batch_pieces(logs, given, Wanted())
 
 
 def requests_of(world: World) -> int:
@@ -240,7 +250,7 @@ def test_a_failed_request_is_sent_again(world: World) -> None:
     begun = clock.monotonic_ns()
     given = batch_options(OPTIONS)
     with capture_logs() as lines:
-        assert pieces_of(logs, given, batch_ranges(logs, given, Wanted())) == expected
+        assert batch_pieces(logs, given, Wanted()) == expected
     assert not any(failures.values())
     assert len(lines) == 9
     assert {each["event"] for each in lines} == {"store_request_retried"}
@@ -279,6 +289,43 @@ def test_a_partition_that_was_deleted_after_its_listing(world: World) -> None:
     assert list(logs.all_bounds(there)) == there[:1]
 
 
+def test_a_partition_that_was_deleted_after_its_range_was_planned(world: World) -> None:
+    """The other one is planned; a plan of a query says how far the deleted one was read."""
+    plant(world, "/logs", "t", 2, 3)
+    logs, given = opened(world), batch_options(OPTIONS)
+    logs.topics()
+    ranges = [OffsetRange("t", number, 5, 900) for number in range(2)]
+    del world.directories["/logs/t-1"]
+    assert [each.range for each in logs.all_pieces(ranges, TARGET_BYTES)] == ranges[:1]
+    with pytest.raises(PartitionsGone, match=r"t-1 \(read up to 5\)"):
+        pieces_of(logs, given, ranges, {})
+    with pytest.raises(UnknownPartition):
+        logs.pieces(ranges[1], TARGET_BYTES)
+
+
+def test_the_id_of_a_topic_is_read_again_when_its_file_has_changed(world: World) -> None:
+    """Of all partitions together, once; a stream notices the other topic."""
+    plant(world, "/logs", "t", 4, 3)
+    logs, given = opened(world), stream_options(OPTIONS)
+    reader = OffsetReader(logs, given)
+    there = reader.partitions()
+    world.requests.clear()
+    world.now = 0.0
+    before = reader.topic_ids(there)
+    assert before == {"t": encode_id(TOPIC_ID)}
+    assert dict(world.requests) == {"list": 4, "get": 4}
+    assert world.now == pytest.approx(2 * world.latency_seconds)
+    read = StreamOffset(dict.fromkeys(there, 10), before)
+    world.requests.clear()
+    assert reader.continued(read) == (there, before)
+    assert dict(world.requests) == {"list": 5}
+    other = encode_partition_metadata(UUID(int=8))
+    for each in there:
+        world.put(f"/logs/{each}/{PARTITION_METADATA}", other, "2")
+    with pytest.raises(DataLost, match=r"t-0 from offset 10 on.*recreated"):
+        reader.continued(read)
+
+
 def test_requests_at_once_are_bounded(world: World) -> None:
     """As many as option maxConcurrentRequests allows, and no more; also after an error."""
     plant(world, "/logs", "t", 12, 40)
@@ -310,7 +357,7 @@ def test_requests_at_once_are_bounded(world: World) -> None:
 
     world.before_request = count_unbroken
     logs = DirectoryLogs(given.access, cache=PlanCache())
-    assert pieces_of(logs, given, batch_ranges(logs, given, Wanted())) == expected
+    assert batch_pieces(logs, given, Wanted()) == expected
     logs.close()
     assert most == 3
     assert under_way == 0

@@ -5,7 +5,6 @@ Method: a real Spark over logs of every shape.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +19,7 @@ from kafkalog.spark.options import stream_options
 from kafkalog.spark.stream_reader import KafkalogStreamReader
 from tests.sim.sim_clock import SimClock
 from tests.spark.log_directory import TIME_MS, LogDirectory, every_shape, in_order, plain, rows_of
+from tests.spark.stream_query import Query
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,44 +128,6 @@ def test_registered_by_hand(spark: SparkSession, directory: LogDirectory) -> Non
     assert read(spark, directory, subscribe="b").count() == 3
 
 
-class Query:
-    """One streaming query into a table of Parquet, run as often as one likes."""
-
-    def __init__(self, spark: SparkSession, logs: LogDirectory, directory: Path) -> None:
-        self._spark = spark
-        self._logs = logs
-        self.checkpoint = directory / "checkpoint"
-        self.table = directory / "table"
-
-    def run(self, **options: Any) -> list[dict[str, Any]]:
-        """Until all that was there is through; its progress reports. Raises what ends it."""
-        wanted = {"subscribe": "a", "startingOffsets": "earliest"} | options
-        given = {name: value for name, value in wanted.items() if value is not None}
-        frame = self._spark.readStream.format("kafkalog").options(**given)
-        query = (
-            frame.load(str(self._logs.path))
-            .writeStream.format("parquet")
-            .option("checkpointLocation", str(self.checkpoint))
-            .trigger(availableNow=True)
-            .start(str(self.table))
-        )
-        try:
-            query.awaitTermination()
-        finally:
-            query.stop()
-        return [json.loads(each.json) for each in query.recentProgress]
-
-    def rows(self) -> list[dict[str, Any]]:
-        return rows_of(self._spark.read.parquet(str(self.table)))
-
-    def offset_lines(self) -> list[str]:
-        """The source's line in the offset log of each batch."""
-        files = sorted(
-            (self.checkpoint / "offsets").glob("[0-9]*"), key=lambda file: int(file.name)
-        )
-        return [file.read_text().splitlines()[2] for file in files]
-
-
 @pytest.fixture
 def logs(tmp_path: Path) -> LogDirectory:
     """Topic a: 60 records from 0 on in three segments, and 40 from 100 on."""
@@ -178,7 +140,7 @@ def logs(tmp_path: Path) -> LogDirectory:
 
 @pytest.fixture
 def query(spark: SparkSession, logs: LogDirectory, tmp_path: Path) -> Query:
-    return Query(spark, logs, tmp_path)
+    return Query(spark, {"path": str(logs.path)}, tmp_path)
 
 
 def test_a_checkpoint_goes_on(query: Query, logs: LogDirectory) -> None:

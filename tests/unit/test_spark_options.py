@@ -21,7 +21,9 @@ from kafkalog.spark.offsets import (
     offsets_of,
     parse_offsets,
     rate_limited,
+    recreated,
     split_ranges,
+    topic_ids_of,
 )
 from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.options import (
@@ -60,6 +62,7 @@ def test_defaults() -> None:
     assert options.access.paths == ("/data",)
     assert not options.access.read_committed
     assert options.fail_on_data_loss
+    assert not options.restarts_recreated_topics
     assert options.check_crcs
     assert not options.include_headers
     assert options.max_trigger_delay_ms == 900_000
@@ -128,6 +131,15 @@ def test_numbers_sizes_and_durations() -> None:
     assert not options.check_crcs
     assert options.is_latest_without_match
     assert stream(maxtriggerdelay="1500").max_trigger_delay_ms == 1500
+
+
+def test_a_recreated_topic() -> None:
+    """An error by default; without errors for losses it is read from its start."""
+    lenient = {"failondataloss": "false"}
+    assert stream(recreatedtopicstrategy="earliest").restarts_recreated_topics
+    assert stream(**lenient).restarts_recreated_topics
+    assert not stream(**lenient, recreatedtopicstrategy="error").restarts_recreated_topics
+    assert "streaming" in batch(recreatedtopicstrategy="earliest").warnings[0]
 
 
 def test_what_changes_nothing_is_told_once() -> None:
@@ -216,6 +228,7 @@ REFUSED: list[tuple[Callable[..., SourceOptions], dict[str, str], str]] = [
     (batch, {"minpartitions": "-1"}, "minPartitions is '-1'"),
     (batch, {"maxrecordsperpartition": "x"}, "maxRecordsPerPartition is 'x'"),
     (batch, {"failondataloss": "no"}, "failOnDataLoss is 'no', but it must be true or false"),
+    (stream, {"recreatedtopicstrategy": "latest"}, "Strategy is 'latest'.* error or earliest"),
     (batch, {"chunkbytes": "2g"}, "chunkBytes is '2g', but it must be a size"),
     (batch, {"targetbytes": "big"}, "targetBytes is 'big', but it must be a size"),
     (batch, {"startingoffsetsbytimestampstrategy": "x"}, "must be error or latest"),
@@ -300,6 +313,16 @@ def shape(split: list[OffsetRange]) -> list[tuple[int, int]]:
 def test_the_text_is_sorted_by_number() -> None:
     document = document_of({B0: 4, A10: 3, A0: 1, A2: 2})
     assert json.dumps(document, separators=(",", ":")) == '{"a":{"0":1,"2":2,"10":3},"b":{"0":4}}'
+
+
+def test_topic_ids_are_names_without_partitions() -> None:
+    """Who knows no ids sees the same offsets: the Kafka source, older versions, startingOffsets."""
+    text = json.dumps(document_of({A0: 1, B0: 4}, {"a": "A_-1", "c": "C"}))
+    assert text == '{"a": {"0": 1}, "b": {"0": 4}, "a@A_-1": {}}'
+    assert topic_ids_of(json.loads(text)) == {"a": "A_-1"}
+    assert offsets_of(json.loads(text)) == parse_offsets("startingOffsets", text) == {A0: 1, B0: 4}
+    assert recreated({"a": "1", "b": "2"}, {"a": "3", "b": "2", "c": "4"}) == ["a"]
+    assert recreated({"a": "1"}, {}) == [], "a topic without an id"
 
 
 def test_any_order_is_understood() -> None:

@@ -20,8 +20,10 @@ from kafkalog.spark.options import batch_options, stream_options
 from kafkalog.spark.planning import (
     OffsetReader,
     PartitionsGone,
+    StreamOffset,
     batch_ranges,
     pieces_of,
+    trigger_pieces,
     trigger_ranges,
 )
 from tests.naive.spark_logs import NaiveLog, NaiveLogs
@@ -42,12 +44,16 @@ def batch(**given: str) -> SourceOptions:
     return batch_options({"path": "/data", "subscribe": "a"} | given)
 
 
+def ranges_of(logs: NaiveLogs, options: SourceOptions, wanted: Wanted) -> list[OffsetRange]:
+    return batch_ranges(logs, options, wanted, OffsetReader(logs, options).partitions())
+
+
 def planned(options: SourceOptions, *filters: ColumnFilter) -> list[tuple[str, int, int]]:
     """(partition, from, to)."""
     wanted = Wanted()
     for each in filters:
         wanted, _ = narrowed(wanted, each)
-    ranges = batch_ranges(logs(), options, wanted)
+    ranges = ranges_of(logs(), options, wanted)
     return [(f"{each.topic}-{each.partition}", each.from_offset, each.to_offset) for each in ranges]
 
 
@@ -173,7 +179,7 @@ def test_pieces() -> None:
     ranges = [OffsetRange("a", 0, 0, 10), OffsetRange("a", 1, 5, 5), OffsetRange("b", 0, 0, 5)]
     sizes = [
         piece.range.to_offset - piece.range.from_offset
-        for piece in pieces_of(some, batch(minpartitions="3"), ranges)
+        for piece in pieces_of(some, batch(minpartitions="3"), ranges, {})
     ]
     assert sizes == [3, 2, 3, 2, 3, 2]
 
@@ -257,6 +263,34 @@ class Deleting(NaiveLogs):
 def test_a_topic_deleted_during_a_plan_is_not_passed_over() -> None:
     wanted = {"path": "/data", "subscribe": "a,b"}
     with pytest.raises(PartitionsGone, match=r"deleted.*: a-0 .*, a-1"):
-        batch_ranges(Deleting(logs().logs), batch_options(wanted), Wanted())
+        ranges_of(Deleting(logs().logs), batch_options(wanted), Wanted())
     options = batch_options(wanted | {"failondataloss": "false"})
-    assert batch_ranges(Deleting(logs().logs), options, Wanted()) == [OffsetRange("b", 0, 0, 0)]
+    assert ranges_of(Deleting(logs().logs), options, Wanted()) == [OffsetRange("b", 0, 0, 0)]
+
+
+def test_a_recreated_topic_is_not_read_on(caplog: pytest.LogCaptureFixture) -> None:
+    """DataLost, or its new partitions from their starts and fewer of them; other topics go on."""
+    some = logs()
+    some.ids = {"a": "now", "b": "same"}
+    start = StreamOffset({A0: 3, A1: 9, B0: 0, TopicPartition("a", 2): 5}, some.ids | {"a": "old"})
+    end = StreamOffset({A0: 9, B0: 0}, some.ids)
+    with pytest.raises(DataLost, match=r"a-0 from offset 3 on are missing.*was old, it is now now"):
+        trigger_pieces(some, stream(fails=True), start, end)
+    with caplog.at_level(logging.WARNING):
+        pieces = trigger_pieces(some, stream(fails=False), start, end)
+    assert [(str(each.range), each.topic_id) for each in pieces] == [("a-0 [0, 9)", "now")]
+    assert len(caplog.records) == 1
+
+
+def test_a_planned_batch_of_a_recreated_topic_reads_nothing_of_it() -> None:
+    some = logs()
+    start, end = ({A0: first, B0: 0} for first in (3, 9))
+    some.ids = {"a": "now"}
+    planned = StreamOffset(end, {"a": "planned"})
+    for begun in ({"a": "planned"}, {}):
+        with pytest.raises(DataLost, match="was planned, it is now now"):
+            trigger_pieces(some, stream(fails=True), StreamOffset(start, begun), planned)
+        assert trigger_pieces(some, stream(fails=False), StreamOffset(start, begun), planned) == []
+    unknown = StreamOffset(end, {})
+    (piece,) = trigger_pieces(some, stream(fails=True), StreamOffset(start, {}), unknown)
+    assert piece.topic_id == "now"

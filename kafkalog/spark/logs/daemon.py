@@ -120,7 +120,11 @@ class DaemonLogs:
 
     def all_pieces(self, ranges: Iterable[OffsetRange], target_bytes: int) -> list[Piece]:
         """See Logs."""
-        return [piece for each in ranges for piece in self.pieces(each, target_bytes)]
+        found: list[Piece] = []
+        for each in ranges:
+            with contextlib.suppress(UnknownTopic, UnknownPartition):  # deleted meanwhile
+                found += self.pieces(each, target_bytes)
+        return found
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """The current ids of these topics, without topics that do not exist. Raises ClientError."""
@@ -229,6 +233,15 @@ def read_daemon_piece(
                     checked = _checked(fetched.data, piece, offset, check_crcs=check_crcs)
                     if checked:
                         yield Chunk(checked, piece.place, 0)
+
+
+def daemon_topic_id(piece: Piece, access: Access) -> str | None:
+    """The id of the topic that has the name now; None: it is deleted. Raises ClientError."""
+    with closing(client_of(access, piece.place)) as client:
+        try:
+            return str(client.describe_topic(piece.range.topic)["topic_id"])
+        except daemons.UnknownTopic:
+            return None
 
 
 def _loss(failure: daemons.ClientError, rest: OffsetRange) -> DataLost | None:

@@ -26,19 +26,17 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalog.env.clock import SystemClock
-from kafkalog.errors import CorruptData, UnknownPartition, UnknownTopic
+from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.format.disk.file_names import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARK_CHECKPOINT,
     LOCK,
     LOG_START_OFFSET_CHECKPOINT,
-    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
 )
-from kafkalog.format.disk.properties import decode_partition_metadata
-from kafkalog.format.integers import INT64_MAX, FormatError
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.offset_ranges import not_accepted
-from kafkalog.format.topic_names import TopicPartition, encode_id
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.inspect.directory_facts import proof_of
 from kafkalog.spark.logs.directory_reader import LogWalk, last_stable_offset, newest_snapshot
 from kafkalog.spark.logs.listed_store import Concurrent, ListedStore, OneByOne
@@ -50,6 +48,7 @@ from kafkalog.spark.logs.partition_files import (
     place_of,
     readable_offsets,
     retried,
+    topic_id_in,
 )
 from kafkalog.spark.logs.plan_cache import OF_PROCESS
 from kafkalog.spark.logs.planned_segments import PlannedSegments, read_index, run_steps
@@ -64,13 +63,14 @@ from kafkalog.spark.logs.values import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Mapping
+    from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 
     from kafkalog.env.clock import Clock
     from kafkalog.env.filesystem import ReadFilesystem
     from kafkalog.spark.logs.listed_store import Requests
     from kafkalog.spark.logs.piece_plan import IndexRead
     from kafkalog.spark.logs.plan_cache import PlanCache
+    from kafkalog.spark.logs.planned_segments import Steps
     from kafkalog.spark.logs.values import Access
 
 _log = structlog.get_logger(__name__)
@@ -240,17 +240,32 @@ class DirectoryLogs:
 
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
         """See Logs."""
-        return self.all_pieces([wanted], target_bytes)
+        return self._pieces([wanted], target_bytes, left_out=())
 
     def all_pieces(self, ranges: Iterable[OffsetRange], target_bytes: int) -> list[Piece]:
         """See Logs."""
+        deleted = UnknownTopic, UnknownPartition
+        return self._pieces(ranges, target_bytes, left_out=deleted)
+
+    def _pieces(
+        self,
+        ranges: Iterable[OffsetRange],
+        target_bytes: int,
+        *,
+        left_out: tuple[type[Exception], ...],
+    ) -> list[Piece]:
         wanted = [each for each in ranges if each.from_offset < each.to_offset]
         segments = PlannedSegments(self._filesystem, self._place, self._store)
         if self._store is not None:
             partitions = dict.fromkeys(TopicPartition(*each[:2]) for each in wanted)
             self._requests.map(segments.list_files, partitions)
-        plans = (segments.plan(each, target_bytes, self._cache.neighbours) for each in wanted)
-        parts = run_steps(plans, partial(read_index, self._filesystem), self._requests)
+
+        def plans() -> Iterator[Steps]:
+            for each in wanted:
+                with contextlib.suppress(*left_out):
+                    yield segments.plan(each, target_bytes, self._cache.neighbours)
+
+        parts = run_steps(plans(), partial(read_index, self._filesystem), self._requests)
         return [piece for part in parts for piece in part]
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
@@ -262,8 +277,9 @@ class DirectoryLogs:
         for path in self.access.paths:
             there = partitions_in(self._filesystem, path)
             named = [each for each in there if each.topic in topics]
-            files = [f"{path}/{each}/{PARTITION_METADATA}" for each in named]
-            topic_ids = self._requests.map(self._topic_id, files)
+            topic_ids = self._requests.map(
+                partial(topic_id_in, self._filesystem), [f"{path}/{each}" for each in named]
+            )
             for each, topic_id in zip(named, topic_ids, strict=True):
                 if topic_id is not None and found.setdefault(each.topic, topic_id) != topic_id:
                     raise AmbiguousPartition(
@@ -271,14 +287,6 @@ class DirectoryLogs:
                         f"{found[each.topic]}, {shown(path)}/{each} has {topic_id}"
                     )
         return found
-
-    def _topic_id(self, path: str) -> str | None:
-        try:
-            return encode_id(decode_partition_metadata(self._filesystem.read_file(path)))
-        except FileNotFoundError:  # a Kafka without ids wrote the partition, or it is being moved
-            return None
-        except FormatError as error:
-            raise CorruptData(error.reason, file=shown(path), position=0) from error
 
     def durable_end(self, topic: str, partition: int, end: int) -> int:
         """``end`` after a clean shutdown, else at most the checkpointed recovery point.

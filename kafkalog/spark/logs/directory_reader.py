@@ -42,6 +42,7 @@ from kafkalog.spark.logs.partition_files import (
     PartitionFiles,
     offset_entries,
     place_of,
+    topic_id_in,
 )
 from kafkalog.spark.logs.values import Chunk, CorruptLog, DataLost
 
@@ -398,3 +399,15 @@ def _runs(read: Walked, aborted: Table) -> Iterator[Chunk]:
     """The batches of a read without those of aborted transactions, in contiguous runs."""
     for start, end in spans_of(read.table, is_committed(read.table, aborted)):
         yield Chunk(read.data[start:end], read.file, read.position + start)
+
+
+def directory_topic_id(
+    piece: Piece, access: Access, filesystem: ReadFilesystem | None = None
+) -> str | None:
+    """The id of the topic whose partition has the name now; None: it has none, or is deleted."""
+    filesystem = filesystem or filesystem_for(access.paths)
+    found = topic_id_in(filesystem, piece.place)
+    if found is None:  # it may have moved
+        place = place_of(filesystem, access.paths, piece.range.topic, piece.range.partition)
+        found = None if place is None else topic_id_in(filesystem, place)
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkalog.spark.logs.values import CHUNK_BYTES, Access, Chunk, Piece
+from kafkalog.spark.logs.values import CHUNK_BYTES, Access, Chunk, Piece, topic_recreated
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkalog.spark.logs.directory import DirectoryLogs
 
     OpenedLogs = DirectoryLogs | DaemonLogs
-    """`Logs` with topic ids, durable ends and archived offsets, for archives."""
+    """`Logs` with durable ends and archived offsets, for archives."""
 
 
 def open_logs(access: Access) -> OpenedLogs:
@@ -53,3 +53,22 @@ def read_piece(
     from kafkalog.spark.logs.daemon import read_daemon_piece
 
     return read_daemon_piece(piece, access, chunk_bytes, check_crcs=check_crcs)
+
+
+def require_same_topic(piece: Piece, access: Access) -> None:
+    """Raise DataLost if another topic has the name now: it may have given some of the records.
+
+    Call it after a piece was read. A topic that is deleted by then was read before.
+    """
+    if piece.topic_id is None:
+        return
+    if access.paths:
+        from kafkalog.spark.logs.directory_reader import directory_topic_id
+
+        now = directory_topic_id(piece, access)
+    else:
+        from kafkalog.spark.logs.daemon import daemon_topic_id
+
+        now = daemon_topic_id(piece, access)
+    if now not in (None, piece.topic_id):
+        raise topic_recreated(piece.range, piece.topic_id, now)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from kafkalog.errors import CorruptCheckpoint
+from kafkalog.errors import CorruptCheckpoint, CorruptData
 from kafkalog.format.disk.backup_manifest import MANIFEST_FILE
 from kafkalog.format.disk.checkpoints import decode_offsets, salvage_offsets
 from kafkalog.format.disk.file_names import (
@@ -36,6 +36,7 @@ from kafkalog.format.disk.file_names import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
+    PARTITION_METADATA,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -45,8 +46,15 @@ from kafkalog.format.disk.file_names import (
     segment_file_name,
 )
 from kafkalog.format.disk.index_entries import unpack_offset_entries, unpack_time_entries
+from kafkalog.format.disk.properties import decode_partition_metadata
 from kafkalog.format.integers import FormatError
-from kafkalog.format.topic_names import TopicPartition, directory_name, is_internal, live_partition
+from kafkalog.format.topic_names import (
+    TopicPartition,
+    directory_name,
+    encode_id,
+    is_internal,
+    live_partition,
+)
 from kafkalog.spark.logs.listed_store import ListedStore
 from kafkalog.spark.logs.object_store import shown
 from kafkalog.spark.logs.values import AmbiguousPartition, UnusableLogDir
@@ -318,3 +326,17 @@ def place_of(
         if places:
             return places[0]
     return None
+
+
+def topic_id_in(filesystem: ReadFilesystem, place: str) -> str | None:
+    """The id of the topic whose partition is in a directory; None: it has none, or is not there.
+
+    Raises CorruptData, OSError.
+    """
+    path = f"{place}/{PARTITION_METADATA}"
+    try:
+        return encode_id(decode_partition_metadata(filesystem.read_file(path)))
+    except FileNotFoundError:  # a Kafka without ids wrote the partition, or it is being moved
+        return None
+    except FormatError as error:
+        raise CorruptData(error.reason, file=shown(path), position=0) from error

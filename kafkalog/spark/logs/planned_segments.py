@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.format.disk.file_names import OFFSET_INDEX_SUFFIX
 from kafkalog.format.disk.index_entries import OFFSET_ENTRY
 from kafkalog.spark.logs.listed_store import ListedStore
@@ -54,7 +55,8 @@ class PlannedSegments:
 
     def list_files(self, at: TopicPartition) -> None:
         """List a partition's directory, so that its plan need not wait for it."""
-        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile: see its plan
+        deleted = FileNotFoundError, UnknownTopic, UnknownPartition
+        with contextlib.suppress(*deleted):  # see its plan
             self._filesystem.list_dir(self._place_of(at.topic, at.partition))
 
     def plan(

@@ -11,10 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkalog.errors import CorruptData, KafkalogError
+from kafkalog.format.integers import INT64_MAX
 from kafkalog.spark.logs.object_store import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from kafkalog.client.messages import Basic, Bearer, Tls
     from kafkalog.format.topic_names import TopicPartition
@@ -41,7 +42,10 @@ class OffsetRange(NamedTuple):
     to_offset: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} [{self.from_offset}, {self.to_offset})"
+        partition = f"{self.topic}-{self.partition}"
+        if self.to_offset == INT64_MAX:
+            return f"{partition} from offset {self.from_offset} on"
+        return f"{partition} [{self.from_offset}, {self.to_offset})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +57,15 @@ class Piece:
     start_position  (base offset of the segment, byte in it) where the range begins, None over HTTP;
                     the reader looks it up again, because segments are replaced
     size_bytes      estimate
+    topic_id        of the topic that was planned, None if it has none: another topic may have the
+                    name when the piece is read
     """
 
     range: OffsetRange
     place: str
     start_position: tuple[int, int] | None
     size_bytes: int
+    topic_id: str | None = None
 
     @property
     def label(self) -> str:
@@ -127,6 +134,12 @@ class Logs(Protocol):
     def topics(self) -> dict[str, list[int]]:
         """The partitions of each topic, without internal topics; both sorted."""
 
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """The current ids of these topics, without topics that do not exist or have none.
+
+        Raises AmbiguousPartition if partitions of one name have different ids, CorruptData.
+        """
+
     def bounds(self, topic: str, partition: int) -> Bounds:
         """The offsets that can be read now."""
 
@@ -148,7 +161,10 @@ class Logs(Protocol):
         """
 
     def all_pieces(self, ranges: Iterable[OffsetRange], target_bytes: int) -> list[Piece]:
-        """The pieces of ranges, in their order; on an object store planned together."""
+        """The pieces of ranges, in their order, without partitions that do not exist (any more).
+
+        On an object store they are planned together.
+        """
 
     def close(self) -> None:
         """Close connections and descriptors."""
@@ -168,6 +184,12 @@ class DataLost(KafkalogError):
 
     def __reduce__(self) -> tuple[type[DataLost], tuple[OffsetRange, str]]:
         return type(self), (self.missing, self.reason)
+
+
+def topic_recreated(missing: OffsetRange, before_id: str, now_id: str) -> DataLost:
+    """The error for a topic that was deleted, and whose name another topic has now."""
+    reason = f"the topic was deleted and recreated (its id was {before_id}, it is {now_id} now)"
+    return DataLost(missing, reason)
 
 
 class CorruptLog(CorruptData):

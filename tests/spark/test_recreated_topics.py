@@ -1,0 +1,206 @@
+"""Goal: no query reads on in a topic that only has the name of the one that it read.
+Method: topics are deleted and recreated between two runs of a real stream, between its plan and its
+tasks, and between the plan and the tasks of a batch query; in directories and at a daemon.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import LongType, StructField, StructType
+
+from kafkalog.format.topic_names import encode_id
+from kafkalog.spark.logs.values import DataLost
+from kafkalog.spark.options import batch_options, stream_options
+from kafkalog.spark.planning import PartitionsGone
+from kafkalog.spark.source import KafkalogReader
+from kafkalog.spark.stream_reader import KafkalogStreamReader
+from tests.integration.daemon import Daemon
+from tests.spark.log_directory import LogDirectory, plain
+from tests.spark.stream_query import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+FIRST, SECOND, THIRD = (UUID(int=number) for number in (1, 2, 3))
+OFFSETS = StructType([StructField("offset", LongType())])
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> LogDirectory:
+    """Topic a: 60 records in one partition, 40 in another."""
+    made = LogDirectory(tmp_path / "logs")
+    made.fill("a", 0, 0, 60)
+    made.fill("a", 1, 100, 40)
+    made.identify("a", FIRST)
+    return made
+
+
+def recreate(logs: LogDirectory, topic_id: UUID, *counts: int) -> None:
+    """One partition for each count; more records than the query has read of the topic before."""
+    logs.delete("a")
+    for partition, count in enumerate(counts):
+        logs.fill("a", partition, 0, count)
+    logs.identify("a", topic_id)
+
+
+@pytest.fixture
+def query(spark: SparkSession, logs: LogDirectory, tmp_path: Path) -> Query:
+    return Query(spark, {"path": str(logs.path)}, tmp_path)
+
+
+def test_a_stream_ends_before_it_reads_another_topic(query: Query, logs: LogDirectory) -> None:
+    """The error says which topic and what to do; the checkpoint is as it was."""
+    query.run()
+    (line,) = query.offset_lines()
+    assert json.loads(line) == {"a": {"0": 60, "1": 140}, f"a@{encode_id(FIRST)}": {}}
+    recreate(logs, SECOND, 90)
+    for _ in range(2):
+        with pytest.raises(StreamingQueryException) as caught:
+            query.run()
+        message = str(caught.value)
+        assert "DataLost: The records of a-0 from offset 60 on are missing" in message
+        assert f"its id was {encode_id(FIRST)}, it is {encode_id(SECOND)} now" in message
+        assert "recreatedTopicStrategy=earliest" in message
+        assert query.offset_lines() == [line]
+
+
+@pytest.mark.parametrize(
+    "option", [{"recreatedTopicStrategy": "earliest"}, {"failOnDataLoss": False}]
+)
+def test_a_fresh_start_by_option(
+    query: Query, logs: LogDirectory, option: dict[str, str | bool]
+) -> None:
+    """Each record of both topics once, and the next run goes on in the new one."""
+    query.run(**option)
+    old = logs.of("a")
+    recreate(logs, SECOND, 90)
+    query.run(maxOffsetsPerTrigger=50, **option)
+    logs.fill("a", 0, 90, 10)
+    query.run(**option)
+    found = query.rows()
+    wanted = plain(old + logs.of("a"))
+    assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+    assert json.loads(query.offset_lines()[-1]) == {"a": {"0": 100}, f"a@{encode_id(SECOND)}": {}}
+
+
+def test_a_checkpoint_without_ids_goes_on(query: Query, logs: LogDirectory) -> None:
+    """As older versions and the Kafka source leave it: from then on it has the ids."""
+    for place in logs.path.glob("a-*"):
+        (place / "partition.metadata").unlink()
+    query.run()
+    assert [json.loads(line) for line in query.offset_lines()] == [{"a": {"0": 60, "1": 140}}]
+    logs.identify("a", FIRST)
+    logs.fill("a", 0, 60, 5)
+    query.run()
+    assert query.rows() == plain(logs.of("a"))
+    recreate(logs, SECOND, 90, 200)
+    with pytest.raises(StreamingQueryException, match=r"DataLost: .*a-0 from offset 65 on"):
+        query.run()
+
+
+def stream_reader(logs: LogDirectory, **options: str) -> KafkalogStreamReader:
+    given = {"path": str(logs.path), "subscribe": "a", "startingoffsets": "earliest"}
+    return KafkalogStreamReader(OFFSETS, stream_options(given | options))
+
+
+def test_a_topic_that_is_recreated_after_a_batch_was_planned(
+    logs: LogDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A batch that is run again reads nothing of the other topic; the next one reads it whole."""
+    reader = stream_reader(logs)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    recreate(logs, SECOND, 90)
+    with pytest.raises(DataLost, match=r"a-0 from offset 0 on .* recreated .*Strategy=earliest"):
+        reader.partitions(start, end)
+    restarting = stream_reader(logs, recreatedtopicstrategy="earliest")
+    with caplog.at_level(logging.WARNING):
+        assert restarting.partitions(start, end) == []
+    assert "the new topic is read from its start" in caplog.records[-1].getMessage()
+    last = restarting.latestOffset(end, ReadMaxRows(1000))
+    assert last == {"a": {"0": 90}, f"a@{encode_id(SECOND)}": {}}
+    (task,) = restarting.partitions(end, last)
+    (batch,) = restarting.read(task)
+    assert batch.column("offset").to_pylist() == list(range(90))
+    recreate(logs, THIRD, 90)
+    for each in (reader, restarting):  # the next run of the batch knows what it may read
+        with pytest.raises(DataLost, match="recreated"):
+            list(each.read(task))
+
+
+def test_a_topic_that_vanishes(logs: LogDirectory) -> None:
+    """A stream that has read it says how far, before anything gets into its checkpoint."""
+    for subscription in ({}, {"subscribepattern": "a|b", "subscribe": None}):
+        given = {"path": str(logs.path), "startingoffsets": "earliest", "subscribe": "a"}
+        options = {k: v for k, v in (given | subscription).items() if v is not None}
+        reader = KafkalogStreamReader(OFFSETS, stream_options(options))
+        end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        recreated = LogDirectory(logs.path)
+        recreated.rows = list(logs.rows)
+        logs.delete("a")
+        with pytest.raises(PartitionsGone, match=r"deleted.* a-0 \(read up to 60\), a-1"):
+            reader.latestOffset(end, ReadAllAvailable())
+        with pytest.raises(PartitionsGone, match=r"deleted.* a-0 \(read up to 0\)"):
+            reader.partitions({"a": {"0": 0, "1": 100}}, end)
+        logs.fill("a", 0, 0, 60)
+        logs.fill("a", 1, 100, 40)
+        logs.identify("a", FIRST)
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_batch_query_reads_one_topic(logs: LogDirectory, fails: str) -> None:
+    """Its rows may be of both, so that it fails in any case."""
+    given = {"path": str(logs.path), "subscribe": "a", "failondataloss": fails}
+    reader = KafkalogReader(OFFSETS, batch_options(given))
+    tasks = reader.partitions()
+    assert sum(batch.num_rows for task in tasks for batch in reader.read(task)) == 100
+    recreate(logs, SECOND, 90, 90)
+    for task in tasks:
+        with pytest.raises(DataLost, match="the topic was deleted and recreated"):
+            list(reader.read(task))
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with Daemon(tmp_path / "daemon") as one:
+        one.create_topic("a")
+        one.produce_text("a", *map(str, range(20)))
+        yield one
+
+
+def delete_topic(daemon: Daemon) -> None:
+    answer = daemon.request("DELETE", f"/v3/clusters/{daemon.cluster()}/topics/a")
+    assert answer.status == 204
+
+
+def test_at_a_daemon(spark: SparkSession, daemon: Daemon, tmp_path: Path) -> None:
+    """The same over HTTP, where every topic has an id."""
+    where = {"url": f"http://127.0.0.1:{daemon.port}"}
+    query = Query(spark, where, tmp_path)
+    query.run()
+    batch = KafkalogReader(OFFSETS, batch_options({"subscribe": "a"} | where))
+    (task,) = batch.partitions()
+    assert sum(each.num_rows for each in batch.read(task)) == 20
+    delete_topic(daemon)
+    with pytest.raises(StreamingQueryException, match=r"PartitionsGone: .*a-0 \(read up to 20\)"):
+        query.run()
+    daemon.create_topic("a")
+    daemon.produce_text("a", *map(str, range(100, 150)))
+    with pytest.raises(DataLost, match="recreated"):
+        list(batch.read(task))
+    with pytest.raises(StreamingQueryException, match=r"DataLost: .*a-0 from offset 20 on"):
+        query.run()
+    query.run(recreatedTopicStrategy="earliest")
+    values = sorted(int(row["value"]) for row in query.rows())
+    assert values == [*range(20), *range(100, 150)]

@@ -55,7 +55,8 @@ def access_of(values: OptionValues, *, read_committed: bool = False) -> Access:
     if bool(urls) == bool(paths):
         raise InvalidOption(
             "Give either option url (http://host:port of a daemon) or option path (a log "
-            "directory); several are separated by commas"
+            "directory); several are separated by commas. A table of Spark's catalog has its "
+            "options if it was created without columns: CREATE TABLE t USING kafkalog OPTIONS (...)"
         )
     if paths:
         for name in values.given(_OF_DAEMONS):

@@ -11,12 +11,24 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.offsets import ColumnFilter, Wanted, narrowed
 from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.options import batch_options, wants_headers
 from kafkalog.spark.planning import batch_pieces, log_warnings
+from kafkalog.spark.tables import for_reading, for_writing, metadata_of, table_options, with_table
 from kafkalog.spark.workers import rows_of, settle_worker
 
 if TYPE_CHECKING:
@@ -29,7 +41,6 @@ if TYPE_CHECKING:
         DataSourceWriter,
         Filter,
     )
-    from pyspark.sql.types import StructType
 
     from kafkalog.spark.options import SourceOptions
 
@@ -45,6 +56,18 @@ COLUMNS = {
 }
 """Names and types in Spark's words; ``headers`` only with option includeHeaders."""
 
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": ArrayType(_HEADER),
+}
+
 
 class KafkalogDataSource(DataSource):
     """Logs as a table, or as a stream of its rows."""
@@ -54,19 +77,27 @@ class KafkalogDataSource(DataSource):
         """The name for ``format``."""
         return "kafkalog"
 
-    def schema(self) -> str:
-        """The columns of Spark's Kafka source."""
-        with_headers = wants_headers(self._given)
-        return ", ".join(
-            f"`{name}` {kind}"
-            for name, kind in COLUMNS.items()
-            if with_headers or name != "headers"
+    def schema(self) -> StructType:
+        """The columns of Spark's Kafka source; those of a new table carry its options."""
+        properties = dict(self.options.items())
+        given = table_options(properties)
+        metadata = None if given is None else metadata_of(given)
+        options = properties if given is None else for_reading(given)
+        with_headers = wants_headers(options)
+        if given is not None:
+            batch_options(options)  # what is wrong shows before there is a table
+        return StructType(
+            [
+                StructField(name, kind, metadata=metadata)
+                for name, kind in _TYPES.items()
+                if with_headers or name != "headers"
+            ]
         )
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader for ``spark.read``. Raises InvalidOption."""
         check_read_schema(schema)
-        return KafkalogReader(schema, batch_options(self._given))
+        return KafkalogReader(schema, batch_options(self._to_read(schema)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """The reader for ``spark.readStream``. Raises InvalidOption."""
@@ -74,13 +105,13 @@ class KafkalogDataSource(DataSource):
         from kafkalog.spark.stream_reader import KafkalogStreamReader
 
         check_read_schema(schema)
-        return KafkalogStreamReader(schema, stream_options(self._given))
+        return KafkalogStreamReader(schema, stream_options(self._to_read(schema)))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer for ``df.write``. Raises InvalidOption, UnusableSchema."""
         from kafkalog.spark.sink.writers import KafkalogWriter
 
-        return KafkalogWriter(self._given, schema, overwrite)
+        return KafkalogWriter(self._to_write(schema), schema, overwrite)
 
     def streamWriter(  # noqa: N802 - Spark's
         self, schema: StructType, overwrite: bool
@@ -88,12 +119,18 @@ class KafkalogDataSource(DataSource):
         """The writer for ``df.writeStream``. Raises InvalidOption, UnusableSchema."""
         from kafkalog.spark.sink.writers import KafkalogStreamWriter
 
-        return KafkalogStreamWriter(self._given, schema, overwrite)
+        return KafkalogStreamWriter(self._to_write(schema), schema, overwrite)
 
-    @property
-    def _given(self) -> dict[str, str]:
-        """The options as Spark passes them, names in lower case."""
-        return dict(self.options.items())
+    def _to_read(self, schema: StructType) -> dict[str, str]:
+        """The options of the query and of the table that it reads, names in lower case."""
+        given = dict(self.options.items())
+        of_table = with_table(given, [field.metadata for field in schema.fields])
+        return given if of_table is None else for_reading(of_table)
+
+    def _to_write(self, schema: StructType) -> dict[str, str]:
+        given = dict(self.options.items())
+        of_table = with_table(given, [field.metadata for field in schema.fields])
+        return given if of_table is None else for_writing(of_table)
 
 
 def check_read_schema(schema: StructType) -> None:

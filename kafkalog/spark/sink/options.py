@@ -36,7 +36,7 @@ BLOCK_BATCHES = 16
 
 _BATCH_BYTES_MIN, _BATCH_BYTES_MAX = 1024, 64 << 20
 SINK_OPTIONS = ("topic", "exactlyOnce", "compression", "acks", "batchBytes", "deliveryTimeout")
-_BATCH_OPTIONS = ("query", "batchId")
+BATCH_OPTIONS = ("query", "batchId")
 # Set by Spark itself, or for Kafka's sink, where includeHeaders does not change what is written.
 _WITHOUT_EFFECT = ("checkpointLocation", "queryName", "includeHeaders")
 _OF_KAFKA = {
@@ -76,7 +76,7 @@ class SinkOptions:
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
     """The options of a sink. Raises InvalidOption."""
-    known = (*ACCESS_OPTIONS, *SINK_OPTIONS, *_BATCH_OPTIONS, *_WITHOUT_EFFECT)
+    known = (*ACCESS_OPTIONS, *SINK_OPTIONS, *BATCH_OPTIONS, *_WITHOUT_EFFECT)
     values = OptionValues(options, known)
     names = {own: _name(values, own) for own in SINK_OPTIONS}
     is_exactly_once = values.boolean("exactlyOnce", default=False)
@@ -96,7 +96,7 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
 
 
 def _named_batch(values: OptionValues, *, is_exactly_once: bool) -> tuple[str, int] | None:
-    given = values.given(_BATCH_OPTIONS)
+    given = values.given(BATCH_OPTIONS)
     if not given:
         return None
     query, batch_id = values.text("query"), values.integer("batchId", 0)

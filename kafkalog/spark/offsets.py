@@ -94,7 +94,9 @@ def document_of(
     for at in sorted(offsets):
         document.setdefault(at.topic, {})[str(at.partition)] = offsets[at]
     known = topic_ids or {}
-    ids = {f"{topic}{_ID_MARK}{known[topic]}": {} for topic in document if topic in known}
+    ids: OffsetDocument = {
+        f"{topic}{_ID_MARK}{known[topic]}": {} for topic in document if topic in known
+    }
     return document | ids
 
 

@@ -2,13 +2,14 @@
 
 A job is a list of picklable tasks, one function of an importable module that does a task, and a
 merge of the results. A ``Runner`` does the tasks: ``InProcess`` and ``ProcessPool`` are here,
-``SparkRunner`` is in ``on_spark``. The results are the same, in the order of the tasks.
+``SparkRunner`` is in ``on_spark``. It hands over each result, or fault, as soon as it is known
+(`Ended`): a job that can use a part of the results uses it at once, and any other one ends with
+its first fault.
 
 Rules for the function: it may run twice for one task, also at the same time and on two machines
 (Spark retries tasks and runs slow ones twice). Therefore it writes under a unique name until one
-rename, and succeeds if its result is there already. It raises KafkalogError, OSError or
-LogCleaningAborted if the data or the machine is at fault: the job ends with TaskFailed, and nothing
-is retried.
+rename, and succeeds if its result is there already. It raises KafkalogError, OSError, ClientError
+or LogCleaningAborted if the data or the machine is at fault; `attempts` says what is tried again.
 
 Clean-up: when a job ends by an error or an interrupt, first all tasks of this machine are stopped,
 then ``abandon`` removes what they wrote. A killed process cannot do that: everything that a job
@@ -22,24 +23,25 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sys
-import traceback
-from collections import deque
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from itertools import chain, islice
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from kafkalog.env.clock import SystemClock
-from kafkalog.errors import KafkalogError, LogCleaningAborted
+from kafkalog.errors import KafkalogError
+from kafkalog.jobs.attempts import attempt
 from kafkalog.observe.logging import configure_logging
 from kafkalog.observe.terminal_line import TerminalLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
     from typing import TextIO
 
     from kafkalog.env.clock import Clock
+    from kafkalog.jobs.attempts import Done
 
 
 class Task(Protocol):
@@ -102,19 +104,51 @@ class ProgressLine:
         self._line.show(text)
 
 
+class Ended(NamedTuple, Generic[TaskT, ResultT]):
+    """A task that has ended; ``number``: its place among the tasks."""
+
+    number: int
+    task: TaskT
+    done: Done[ResultT]
+
+
 class Runner(Protocol):
     """Does the tasks of jobs."""
 
-    def run(
+    def stream(
         self,
-        tasks: Sequence[TaskT],
+        tasks: Iterable[TaskT],
         work: Callable[[TaskT], ResultT],
-        on_done: Callable[[TaskT], None],
-    ) -> list[ResultT]:
-        """The results in the order of the tasks; calls ``on_done`` for each task that is done.
+        *,
+        wave_bytes: int | None = None,
+    ) -> Generator[Ended[TaskT, ResultT], None, None]:
+        """Each task with its result or fault, as soon as it is known; the first ones begin first.
 
-        Raises TaskFailed. After any error no task runs on this machine.
+        tasks       taken one by one, when they begin: a later one may depend on what has ended
+        wave_bytes  results that come together are at most of so many bytes of tasks; None: the
+                    runner decides
+
+        Close it: after that no task runs on this machine. Raises TaskFailed if the machinery fails.
         """
+
+
+@contextmanager
+def progress(name: str, tasks: Sequence[Task]) -> Iterator[Callable[[Task], None]]:
+    """On a terminal a line with the progress; to be called with each task that has ended."""
+    line: ProgressLine | None = None
+    if sys.stderr.isatty():
+        size_bytes = sum(each.size_bytes for each in tasks)
+        line = ProgressLine(name, len(tasks), size_bytes, sys.stderr, SystemClock())
+
+    def on_done(task: Task) -> None:
+        if line is not None:
+            line.advance(task.size_bytes)
+
+    try:
+        yield on_done
+    finally:
+        if line is not None:
+            line.end()
 
 
 def run_job(
@@ -126,29 +160,22 @@ def run_job(
     *,
     abandon: Callable[[], None] = lambda: None,
 ) -> OutcomeT:
-    """Run a job to its end, see the module. On a terminal a line shows its progress.
+    """Run a job to its end, see the module. The largest tasks begin first.
 
     merge     makes the outcome from the results, in the order of the tasks, and publishes it
     abandon   removes what the tasks wrote after an error; may raise OSError
 
-    Raises TaskFailed, the errors of ``merge``, and KeyboardInterrupt. The job is abandoned before
-    any of them is raised.
+    Raises TaskFailed at the first fault, the errors of ``merge``, and KeyboardInterrupt. The job is
+    abandoned before any of them is raised.
     """
-    line: ProgressLine | None = None
-    if sys.stderr.isatty():
-        size_bytes = sum(each.size_bytes for each in tasks)
-        line = ProgressLine(name, len(tasks), size_bytes, sys.stderr, SystemClock())
-
-    def on_done(task: TaskT) -> None:
-        if line is not None:
-            line.advance(task.size_bytes)
-
-    try:
-        with abandoned_on_error(name, abandon):
-            return merge(runner.run(tasks, work, on_done))
-    finally:
-        if line is not None:
-            line.end()
+    order = sorted(range(len(tasks)), key=lambda each: -tasks[each].size_bytes)
+    results: dict[int, ResultT] = {}
+    with progress(name, tasks) as on_done, abandoned_on_error(name, abandon):
+        with closing(runner.stream([tasks[each] for each in order], work)) as all_ended:
+            for ended in all_ended:
+                results[order[ended.number]] = result_of(ended)
+                on_done(ended.task)
+        return merge([results[each] for each in range(len(tasks))])
 
 
 @contextmanager
@@ -164,39 +191,12 @@ def abandoned_on_error(name: str, abandon: Callable[[], None]) -> Iterator[None]
         raise
 
 
-class Done(NamedTuple, Generic[ResultT]):
-    """The result of a task, or the text of its error."""
-
-    result: ResultT | None
-    fault: str | None = None
-    trace: str | None = None  # of an unexpected error
-
-
-def reason_of(error: OSError) -> str:
-    """The file and the system's words, without a number."""
-    reason = error.strerror or str(error)
-    return reason if error.filename is None else f"{error.filename}: {reason}"
-
-
-def attempt(work: Callable[[TaskT], ResultT], task: TaskT) -> Done[ResultT]:
-    """Do a task; an error becomes text, which can always be pickled."""
-    try:
-        return Done(work(task))
-    except KafkalogError as error:
-        return Done(None, error.message)
-    except LogCleaningAborted as error:
-        return Done(None, str(error))
-    except OSError as error:
-        return Done(None, reason_of(error))
-    except Exception as error:  # noqa: BLE001 - the body of a worker: the job raises it
-        return Done(None, f"{type(error).__name__}: {error}", traceback.format_exc())
-
-
-def result_of(done: Done[ResultT], task: Task) -> ResultT:
+def result_of(ended: Ended[TaskT, ResultT]) -> ResultT:
     """The result of a task. Raises TaskFailed with the task's name."""
+    done = ended.done
     if done.fault is None:
         return done.result  # type: ignore[return-value]  # not None without a fault
-    failed = TaskFailed(f"{task.label}: {done.fault}")
+    failed = TaskFailed(f"{ended.task.label}: {done.fault}")
     if done.trace is not None:
         failed.add_note(done.trace)
     raise failed
@@ -224,22 +224,25 @@ def packed(sizes: Sequence[int], target_bytes: int) -> list[Pack]:
 class InProcess:
     """One task after the other, in this process."""
 
-    def run(
+    def __init__(self, clock: Clock | None = None) -> None:
+        """``clock``: for the pauses between two tries; None: the machine's."""
+        self._clock = clock or SystemClock()
+
+    def stream(
         self,
-        tasks: Sequence[TaskT],
+        tasks: Iterable[TaskT],
         work: Callable[[TaskT], ResultT],
-        on_done: Callable[[TaskT], None],
-    ) -> list[ResultT]:
+        *,
+        wave_bytes: int | None = None,
+    ) -> Generator[Ended[TaskT, ResultT], None, None]:
         """See Runner."""
-        results = []
-        for task in tasks:
-            results.append(result_of(attempt(work, task), task))
-            on_done(task)
-        return results
+        del wave_bytes  # each result comes alone
+        for number, task in enumerate(tasks):
+            yield Ended(number, task, attempt(work, task, self._clock))
 
 
 class ProcessPool:
-    """Tasks in several processes, the largest first; with one process, in this one.
+    """Tasks in several processes; with one process, in this one.
 
     The processes are spawned, so that each has its own memory. One that dies ends the job.
     """
@@ -248,18 +251,22 @@ class ProcessPool:
         assert processes > 0
         self._processes = processes
 
-    def run(
+    def stream(
         self,
-        tasks: Sequence[TaskT],
+        tasks: Iterable[TaskT],
         work: Callable[[TaskT], ResultT],
-        on_done: Callable[[TaskT], None],
-    ) -> list[ResultT]:
+        *,
+        wave_bytes: int | None = None,
+    ) -> Generator[Ended[TaskT, ResultT], None, None]:
         """See Runner."""
-        count = min(self._processes, len(tasks))
-        if count <= 1:
-            return InProcess().run(tasks, work, on_done)
-        with _Workers(count, work) as workers:
-            return workers.run(tasks, on_done)
+        coming = iter(tasks)
+        first = list(islice(coming, self._processes))
+        waiting = chain(first, coming)
+        if len(first) <= 1:
+            yield from InProcess().stream(waiting, work, wave_bytes=wave_bytes)
+            return
+        with _Workers[TaskT, ResultT](len(first), work) as workers:
+            yield from workers.stream(enumerate(waiting))
 
 
 class _Workers(Generic[TaskT, ResultT]):
@@ -293,33 +300,32 @@ class _Workers(Generic[TaskT, ResultT]):
         for process in self._processes.values():
             process.join()
 
-    def run(self, tasks: Sequence[TaskT], on_done: Callable[[TaskT], None]) -> list[ResultT]:
+    def stream(
+        self, waiting: Iterator[tuple[int, TaskT]]
+    ) -> Generator[Ended[TaskT, ResultT], None, None]:
         """Give each idle process the next task until all are done."""
-        results: dict[int, ResultT] = {}
-        largest_first = sorted(range(len(tasks)), key=lambda each: -tasks[each].size_bytes)
-        waiting = deque(largest_first)
-        at_work: dict[Connection, int] = {}
+        at_work: dict[Connection, tuple[int, TaskT]] = {}
 
         def begin(connection: Connection) -> None:
-            if waiting:
-                at_work[connection] = waiting.popleft()
-                task = tasks[at_work[connection]]
-                with self._talking(connection, task):
-                    connection.send(task)
+            following = next(waiting, None)
+            if following is not None:
+                at_work[connection] = following
+                with self._talking(connection, following[1]):
+                    connection.send(following[1])
 
         for connection in self._processes:
             begin(connection)
         while at_work:
             for ready in wait(list(at_work)):
                 connection = next(each for each in at_work if each is ready)
-                number = at_work.pop(connection)
-                task = tasks[number]
+                number, task = at_work.pop(connection)
                 with self._talking(connection, task):
                     done: Done[ResultT] = connection.recv()
-                results[number] = result_of(done, task)
-                on_done(task)
-                begin(connection)
-        return [results[number] for number in range(len(tasks))]
+                if done.fault is None:
+                    begin(connection)  # who takes the result may take long
+                yield Ended(number, task, done)
+                if done.fault is not None:
+                    begin(connection)  # with what is still to be done after the fault
 
     @contextmanager
     def _talking(self, connection: Connection, task: TaskT) -> Iterator[None]:
@@ -339,12 +345,13 @@ def _serve(connection: Connection, work: Callable[[TaskT], ResultT]) -> None:
     """The body of a process: tasks until the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the job ends us
     configure_logging(sys.stderr, log_format="console", level="warning")  # stdout is for the rows
+    clock = SystemClock()
     while True:
         try:
             task: TaskT = connection.recv()
         except EOFError:
             return
         try:
-            connection.send(attempt(work, task))
+            connection.send(attempt(work, task, clock))
         except OSError:
             return  # the job has ended

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.cleaner.offline import preview_clean
 from kafkalog.errors import KafkalogError
+from kafkalog.jobs.attempts import reason_of
 from kafkalog.jobs.compact import MAP_BYTES
 from kafkalog.jobs.fleet import sums
-from kafkalog.jobs.tasks import reason_of, run_job
+from kafkalog.jobs.tasks import run_job
 from kafkalog.log.inspect.directory_facts import directory_facts
 from kafkalog.log.retention.execute import policy_of
 from kafkalog.log.retention.forecast import Schedule, departures

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kafkalog.errors import CorruptBatch
-from kafkalog.jobs.tasks import InProcess
+from kafkalog.jobs.tasks import InProcess, run_job
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ def work(task: NumberTask) -> tuple[int, int]:
             raise ZeroDivisionError("nobody expected it")
         case "die":
             os._exit(9)
+        case "note":
+            Path(task.file).write_text("begun")
         case "write forever":
             Path(task.file).write_text("begun")
             while True:
@@ -46,4 +48,4 @@ def work(task: NumberTask) -> tuple[int, int]:
 
 
 def squares_in_process(tasks: list[NumberTask]) -> list[int]:
-    return [square for square, _ in InProcess().run(tasks, work, lambda _: None)]
+    return [square for square, _ in run_job("square", tasks, work, list, InProcess())]

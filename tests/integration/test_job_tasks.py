@@ -33,11 +33,12 @@ class Terminal(io.StringIO):
 
 def test_a_pool_gives_what_one_process_gives_in_the_order_of_the_tasks() -> None:
     tasks = [NumberTask(number) for number in (3, 1, 4, 1, 5, 9, 2, 6)]
-    done: list[NumberTask] = []
-    results = ProcessPool(2).run(tasks, work, done.append)
+    results = run_job("square", tasks, work, list, ProcessPool(2))
     assert [square for square, _ in results] == squares_in_process(tasks)
     assert os.getpid() not in {process for _, process in results}
-    assert sorted(each.size_bytes for each in done) == [1, 1, 2, 3, 4, 5, 6, 9]
+    ended = list(ProcessPool(2).stream(tasks, work))
+    assert sorted(each.task.size_bytes for each in ended) == [1, 1, 2, 3, 4, 5, 6, 9]
+    assert all(each.task == tasks[each.number] for each in ended)
 
 
 def test_a_terminal_shows_the_progress_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:

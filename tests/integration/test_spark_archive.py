@@ -9,7 +9,7 @@ import json
 import shutil
 import struct
 from datetime import UTC, datetime
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -155,12 +155,13 @@ def test_a_task_that_fails_leaves_nothing(
     for _ in range(3):
         logs.append(0, 300)
 
-    def fails_later(tasks: Any, work: Callable[[Any], Any], on_done: Any) -> Any:
-        results = [work(tasks[0])]
-        raise TaskFailed(f"{tasks[1].label}: no disk, {len(results)} done")
+    def fails_later(tasks: Any, work: Callable[[Any], Any], **_: Any) -> Any:
+        for ended in islice(InProcess().stream(tasks, work), 1):
+            yield ended
+            raise TaskFailed(f"{ended.task.label}: no disk, 1 done")
 
     runner = InProcess()
-    runner.run = fails_later  # type: ignore[method-assign]  # a runner of its own
+    runner.stream = fails_later  # type: ignore[method-assign]  # a runner of its own
     with pytest.raises(TaskFailed):
         logs.run(place.open(), runner=runner)
     assert offsets_in(place) == before
@@ -426,12 +427,11 @@ def test_a_topic_that_was_made_anew(tmp_path: Path, logs: GrowingLogs, kind: typ
     assert offsets_in(place) == logs.offsets
 
     class Recreating(InProcess):
-        def run(self, tasks: Any, work: Callable[[Any], Any], on_done: Any) -> Any:
+        def stream(self, tasks: Any, work: Callable[[Any], Any], **options: Any) -> Any:
             """Work, and then it is another topic."""
-            done = super().run(tasks, work, on_done)
+            yield from super().stream(tasks, work, **options)
             for path in (tmp_path / "logs").glob("orders-*/partition.metadata"):
                 path.write_bytes(encode_partition_metadata(ANOTHER))
-            return done
 
     before = list(logs.offsets)
     logs.append(0, 5)

@@ -17,7 +17,7 @@ import click
 
 from kafkalog.broker.topics.registry import registered_configs
 from kafkalog.cli.arguments import Size, config_pairs, duration
-from kafkalog.cli.connection import RequestFailed, message_of, with_credentials
+from kafkalog.cli.connection import PARTIAL_FAILURE, RequestFailed, message_of, with_credentials
 from kafkalog.cli.main import sentence_of
 from kafkalog.cli.output import is_printed, output_of, print_table
 from kafkalog.client import ClientError
@@ -33,7 +33,7 @@ from kafkalog.observe.logging import configure_logging
 from kafkalog.settings.dynamic_configs import parse_topic_config
 from kafkalog.spark.logs.object_store import filesystem_for, scheme_of, shown, trimmed
 from kafkalog.spark.logs.open import open_logs
-from kafkalog.spark.logs.values import TARGET_BYTES, Access
+from kafkalog.spark.logs.values import MAX_COMMIT_BYTES, TARGET_BYTES, Access
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -388,7 +388,16 @@ def _table(
     metavar="N",
     help="Bytes of log in a file.",
 )
+@click.option(
+    "--max-commit-bytes",
+    type=Size(min=1),
+    default=MAX_COMMIT_BYTES,
+    metavar="N",
+    help="Bytes of log in a commit; a larger file has one of its own.",
+)
+@click.pass_context
 def archive(
+    ctx: click.Context,
     arguments: JobArguments,
     urls: str | None,
     credentials: Basic | Bearer | None,
@@ -401,11 +410,13 @@ def archive(
     uncommitted: bool,
     may_lose: bool,
     target_bytes: int,
+    max_commit_bytes: int,
 ) -> None:
     """Append the new records of topics to a table, each once, and report this to the daemons.
 
     The table stores the position: run this repeatedly, also after a run that was killed. With
-    archive.hold=true a daemon keeps records until they are archived.
+    archive.hold=true a daemon keeps records until they are archived. A partition that cannot be
+    archived is named and skipped: exit 3 if others were archived, else 1.
 
     Example: kafkalog spark archive --url http://127.0.0.1:8082 --parquet ./archive
     """
@@ -428,6 +439,7 @@ def archive(
         topics=frozenset(arguments.topics) or None,
         before_ms=None if min_age is None else SystemClock().wall_ms() - min_age,
         target_bytes=target_bytes,
+        max_commit_bytes=max_commit_bytes,
         may_lose=may_lose,
     )
     table = _table(parquet, iceberg, catalog, dict(config_pairs(properties, "--catalog-property")))
@@ -438,4 +450,8 @@ def archive(
         raise RequestFailed(message_of(error)) from error
     finally:
         table.close()
-    arguments.show(job.ArchivedPartition, rows, sums(rows, "rows", "files", "bytes"))
+    quarantined = sum(row.problem is not None for row in rows)
+    totals = {**sums(rows, "rows", "files", "bytes"), "quarantined": quarantined}
+    arguments.show(job.ArchivedPartition, rows, totals)
+    if quarantined:
+        ctx.exit(PARTIAL_FAILURE)

@@ -11,22 +11,24 @@ from __future__ import annotations
 import struct
 from contextlib import closing
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from crc32c import crc32c
 
+from kafkalog.client.errors import ClientError
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
 from kafkalog.format.wire.arrow_columns import HEADER_TYPE
 from kafkalog.jobs.archive.archive_table import ArchivedFile, LastRecord
+from kafkalog.jobs.attempts import PartFailed, passes, reason_of
 from kafkalog.spark.logs.open import read_piece
 from kafkalog.spark.reading import record_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from kafkalog.jobs.archive.archive_table import FileStore
     from kafkalog.spark.logs.values import Access, OffsetRange, Piece
@@ -67,15 +69,14 @@ class ArchivedPiece(NamedTuple):
 def archive_piece(piece: Piece, access: Access, store: FileStore) -> ArchivedPiece:
     """The work of one task: a complete and durable file, which is in no commit yet.
 
-    May run twice: each attempt writes a new file. Raises DataLost, CorruptLog, WrongFile and the
-    errors of log and store; then the file is removed.
+    May run twice: each attempt writes a new file. Raises PartFailed if the log cannot be read,
+    ClientError without a daemon, WrongFile and the errors of the store; then the file is removed.
     """
     wanted = piece.range
     attempt = SystemRandom().uuid_bytes().hex()[:12]
     name = f"{wanted.partition}-{wanted.from_offset:020}-{wanted.to_offset:020}-{attempt}.parquet"
     path = store.path_of(wanted.topic, name)
-    with closing(cast("Any", read_piece(piece, access))) as chunks:
-        batches = (each for each in record_batches(chunks, wanted, SCHEMA) if each.num_rows)
+    with closing(_records(piece, access)) as batches:
         first = next(batches, None)
         if first is None:
             return ArchivedPiece(wanted, None, None)
@@ -90,6 +91,19 @@ def archive_piece(piece: Piece, access: Access, store: FileStore) -> ArchivedPie
     partition = wanted.topic, wanted.partition
     file = ArchivedFile(*partition, path, rows, size_bytes, first_offset, last_offset)
     return ArchivedPiece(wanted, file, last)
+
+
+def _records(piece: Piece, access: Access) -> Generator[pa.RecordBatch, None, None]:
+    """The records of a piece. What is wrong with its log is PartFailed: others can be read."""
+    try:
+        with closing(read_piece(piece, access)) as chunks:
+            for batch in record_batches(chunks, piece.range, SCHEMA):
+                if batch.num_rows:
+                    yield batch
+    except (KafkalogError, ClientError, OSError) as error:
+        if isinstance(error, ClientError) and error.may_be_down:
+            raise
+        raise PartFailed(reason_of(error), passes=passes(error)) from error
 
 
 def last_record(batch: pa.RecordBatch) -> LastRecord:

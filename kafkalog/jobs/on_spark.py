@@ -31,6 +31,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.jobs.attempts import attempt
 from kafkalog.jobs.tasks import Ended, TaskFailed, packed
 from kafkalog.observe.logging import configure_logging
+from kafkalog.spark.logs.secrets import without_secrets
 from kafkalog.spark.workers import settle_worker
 
 if TYPE_CHECKING:
@@ -97,8 +98,9 @@ class SparkRunner:
         *,
         wave_bytes: int | None = None,
     ) -> Generator[Ended[TaskT, ResultT], None, None]:
-        """See Runner."""
-        body = functools.partial(done_pack, work=work, tries_max=_tries_of(self._spark))
+        """See Runner. Raises SecretByValue."""
+        travelling = without_secrets(work)
+        body = functools.partial(done_pack, work=travelling, tries_max=_tries_of(self._spark))
         do_wave = functools.partial(
             self._do_wave, body, f"kafkalog-{SystemRandom().uuid_bytes().hex()}"
         )

@@ -3,8 +3,9 @@
 Owns their names, defaults and precedence, and which ones contradict each other; the conditions are
 those of the Kafka source. A time has precedence over times by partition, and these over offsets; an
 option that is overruled is not checked. `access_of` reads the options that source and sink
-share. It reads files with secrets, where the query is planned; the secrets are pickled with the
-tasks. Everything else is pure. Any thread. Source: KafkaSourceProvider of Spark 4.
+share. It checks files and variables with secrets where the query is planned; tasks get their names
+and read them again. Only option token travels by value. Everything else is pure. Any thread.
+Source: KafkaSourceProvider of Spark 4.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kafkalog.client.messages import Address, Basic, Bearer, Tls
+from kafkalog.client.messages import Address, Bearer, Tls
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.integers import INT32_MAX
 from kafkalog.spark.logs.object_store import StoreMissing, scheme_of, trimmed
+from kafkalog.spark.logs.secrets import CredentialsAt, SecretMissing
 from kafkalog.spark.logs.values import CHUNK_BYTES, TARGET_BYTES, Access
 from kafkalog.spark.offsets import (
     EARLIEST,
@@ -40,8 +42,10 @@ ACCESS_OPTIONS = (
     "path",
     "token",
     "tokenFile",
+    "tokenEnv",
     "user",
     "passwordFile",
+    "passwordEnv",
     "caFile",
     "clientCert",
     "clientKey",
@@ -95,34 +99,43 @@ def _absolute(path: str) -> str:
     return plain
 
 
-def _credentials(values: OptionValues) -> Basic | Bearer | None:
-    given = values.given(("token", "tokenFile", "user"))
+def _credentials(values: OptionValues) -> Bearer | CredentialsAt | None:
+    given = values.given(("token", "tokenFile", "tokenEnv", "user"))
     if len(given) > 1:
         raise InvalidOption(f"Options {' and '.join(given)} contradict each other: give one")
-    user, password_file = values.text("user"), values.text("passwordFile")
-    if (user is None) != (password_file is None):
-        raise InvalidOption("Options user and passwordFile need each other")
+    user, passwords = values.text("user"), values.given(("passwordFile", "passwordEnv"))
+    if (user is None) != (not passwords) or len(passwords) > 1:
+        raise InvalidOption(
+            "Options user and passwordFile need each other; option passwordEnv names an "
+            "environment variable instead of a file"
+        )
+    if not given:
+        return None
+    name = passwords[0] if passwords else given[0]
     try:
-        if user is not None and password_file is not None:
-            return Basic(user, _secret("passwordFile", password_file))
-        token = values.text("token")
-        token_file = values.text("tokenFile")
-        if token_file is not None:
-            token = _secret("tokenFile", token_file)
-        return None if token is None else Bearer(token)
+        text = values.text(name) or ""
+        if name == "token":
+            return Bearer(text)
+        is_file = name.endswith("File")
+        if is_file:
+            _check_secret(name, text)
+        at = CredentialsAt(user, *((text, None) if is_file else (None, text)))
+        at.read()
+    except SecretMissing as error:
+        raise InvalidOption(f"Option {name}: {error.message}") from error
     except ValueError as error:  # its text does not contain the secret
         raise InvalidOption(f"Option {given[0]}: {error}") from error
+    return at
 
 
-def _secret(name: str, file: str) -> str:
-    """The secret in the first line of a file."""
+def _check_secret(name: str, file: str) -> None:
+    """Raise InvalidOption unless a file has a secret in its first line."""
     try:
         lines = SystemFilesystem().read_file(file).decode().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise wrong(name, file, "a readable text file") from error
     if not lines or not lines[0]:
         raise wrong(name, file, "a file whose first line is the secret")
-    return lines[0]
 
 
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")

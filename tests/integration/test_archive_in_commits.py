@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import random
+import re
 import shutil
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -19,13 +20,17 @@ import structlog
 from click.testing import CliRunner
 
 from kafkalog.cli.main import make_cli
+from kafkalog.client.errors import NotAuthenticated
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.disk.file_names import LOG_START_OFFSET_CHECKPOINT
+from kafkalog.jobs.archive import archive_files
 from kafkalog.jobs.archive.archive import ArchiveAhead, ArchiveOptions, archive
 from kafkalog.jobs.archive.parquet_table import committed_generations, read_commit
 from kafkalog.jobs.tasks import InProcess, TaskFailed
 from kafkalog.spark.logs import directory_reader
 from kafkalog.spark.logs.directory import DirectoryLogs
+from kafkalog.spark.logs.object_store import StoreMissing
+from kafkalog.spark.logs.secrets import SecretMissing
 from kafkalog.spark.logs.values import Access, DataLost
 from tests.archive_world import (
     GrowingLogs,
@@ -383,6 +388,31 @@ def test_a_log_that_cannot_be_read_for_a_moment_or_at_all(
         rows = archive(opened, table, SMALL, InProcess(clock), clock=clock)
     assert [(each.partition, each.problem) for each in rows] == [(1, None), (2, None)]
     assert offsets_in(place) == logs.offsets
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        SecretMissing("KAFKALOG_TOKEN is not set on this machine"),
+        StoreMissing("Paths with s3:// need fsspec"),
+        NotAuthenticated("401", status=401),
+    ],
+    ids=repr,
+)
+def test_a_machine_without_access_ends_the_run(
+    tmp_path: Path, logs: GrowingLogs, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    """No partition is at fault: each one would fail in the same way."""
+    calls: list[int] = []
+
+    def fails(*_: Any, **__: Any) -> Any:
+        calls.append(1)
+        raise fault
+
+    monkeypatch.setattr(archive_files, "read_piece", fails)
+    with pytest.raises(TaskFailed, match=re.escape(str(fault))):
+        logs.run(PlainPlace(tmp_path).open(), SMALL, InProcess(SimClock()))
+    assert len(calls) == 1
 
 
 def run_command(logs: GrowingLogs, tmp_path: Path, *words: str) -> Any:

@@ -24,6 +24,9 @@ from tests.integration.test_cli_over_http import run_plain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+IN_STEPS = ("--target-bytes", "1", "--max-commit-bytes", "500")
+"""Several commits in a run."""
+
 HELD = {"retention.ms": "1", "archive.hold": "true", "segment.ms": "1"}
 
 
@@ -124,7 +127,7 @@ def test_killed_at_any_moment(archived: Daemon, tmp_path: Path) -> None:
     for number in range(10):
         produce(archived, 50, first=50 * number)
         job = subprocess.Popen(
-            [sys.executable, "-m", "kafkalog", *words(archived, table)],
+            [sys.executable, "-m", "kafkalog", *words(archived, table), *IN_STEPS],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

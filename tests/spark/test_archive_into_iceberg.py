@@ -5,6 +5,9 @@ tasks on Spark, and its own reader over a topic's directory.
 
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -12,9 +15,12 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
-from kafkalog.jobs.archive.archive_files import SCHEMA
+from kafkalog.jobs.archive import iceberg_table
+from kafkalog.jobs.archive.archive import ArchiveOptions
+from kafkalog.jobs.archive.archive_files import SCHEMA, archive_piece
 from kafkalog.jobs.archive.archive_table import Position, TableChanged, UnusableTable
 from kafkalog.jobs.on_spark import SparkRunner
+from kafkalog.spark.logs.secrets import SecretByValue, SecretMissing, without_secrets
 from tests.archive_world import (
     GrowingLogs,
     IcebergPlace,
@@ -24,6 +30,7 @@ from tests.archive_world import (
     offsets_in,
     some_logs,
 )
+from tests.fleet_world import flip_record
 from tests.integration import test_spark_archive as scenarios
 
 if TYPE_CHECKING:
@@ -140,3 +147,60 @@ def test_tasks_on_spark_and_a_reader(
     assert frame.count() == len(logs.offsets)
     assert dict(frame.dtypes)["timestamp"] == "timestamp"
     assert sorted(map(tuple, frame.select("partition", "offset").collect())) == logs.offsets
+
+
+SECRET = "a-word-that-nobody-may-see"
+
+
+def test_a_store_travels_without_its_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker finds them in pyiceberg's configuration there, or says that they are missing."""
+    variable = "PYICEBERG_CATALOG__DEFAULT__S3__SECRET_ACCESS_KEY"
+    monkeypatch.setenv(variable, SECRET)
+    table = cast("IcebergTable", IcebergPlace(tmp_path).open())
+    configured = {**table.store.properties, "s3.secret-access-key": SECRET}
+    there = replace(table.store, properties=configured)
+    pickled = pickle.dumps(without_secrets(partial(archive_piece, store=there)))
+    assert SECRET.encode() not in pickled
+    store = pickle.loads(pickled).keywords["store"]
+    assert store._io().properties["s3.secret-access-key"] == SECRET
+    with store.create(f"{store.location}/data/name") as file:
+        file.write(b"there")
+    store.remove(f"{store.location}/data/name")
+    table.close()
+    iceberg_table._secrets_here.cache_clear()
+    monkeypatch.delenv(variable)
+    with pytest.raises((SecretMissing, UnusableTable), match=r"default"):
+        store._io()
+
+
+def test_a_secret_of_a_store_by_value_is_refused(tmp_path: Path) -> None:
+    """On Spark; processes of this machine may have it. The address of a catalog stays behind."""
+    place = IcebergPlace(tmp_path)
+    place.open().close()
+    given = {**place.properties, "s3.secret-access-key": SECRET}
+    table = iceberg_table.IcebergTable("default", "lake.orders", given)
+    with pytest.raises(SecretByValue, match=r"s3\.secret-access-key would stand in") as refused:
+        without_secrets(partial(archive_piece, store=table.store))
+    assert SECRET not in refused.value.message
+    table.close()
+    of_database = {"uri": f"postgresql://kafkalog:{SECRET}@host/catalog"}
+    store = replace(table.store, properties=of_database, given=frozenset(of_database))
+    assert store.by_reference().properties == {}
+
+
+def test_a_damaged_partition_holds_only_itself(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Commits of bounded size, each a snapshot; what is damaged is left out."""
+    place = IcebergPlace(tmp_path)
+    logs.append(1, 7)  # what is damaged at the very end is a torn tail
+    flip_record(tmp_path / "logs" / "orders-1")
+    rows = logs.run(place.open(), ArchiveOptions(target_bytes=1, max_commit_bytes=1))
+    assert [(each.next_offset, each.problem is None) for each in rows] == [(430, True), (0, False)]
+    assert offsets_in(place) == [each for each in logs.offsets if each[0] == 0]
+    catalog = load_catalog("default", **place.properties)
+    assert len(catalog.load_table("lake.orders").snapshots()) == 3
+    catalog.close()
+    flip_record(tmp_path / "logs" / "orders-1")
+    logs.run(place.open())
+    assert offsets_in(place) == logs.offsets

@@ -6,6 +6,7 @@ Method: tables of options and texts of offsets; the page.
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import pytest
 
 from kafkalog.client.messages import Basic, Bearer, Tls
 from kafkalog.format.topic_names import TopicPartition
+from kafkalog.spark.logs.secrets import CredentialsAt
 from kafkalog.spark.logs.values import OffsetRange
 from kafkalog.spark.offsets import (
     WrongCheckpoint,
@@ -90,17 +92,27 @@ def test_what_to_subscribe_to() -> None:
     assert assign.subscription.partitions == (T0, T1)
 
 
-def test_access_to_daemons(tmp_path: Path) -> None:
+def test_access_to_daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s3\nnot this\n")
     urls = {"url": "https://a:1, https://b:2", "subscribe": "t"}
     tls = {"cafile": "/ca", "clientcert": "/cert", "clientkey": "/key"}
     access = batch_options(urls | tls | {"tokenfile": str(secret)}).access
     assert access.urls == ("https://a:1", "https://b:2")
-    assert access.credentials == Bearer("s3")
+    assert access.credentials == CredentialsAt(file=str(secret))
+    assert access.credentials.read() == Bearer("s3")
     assert access.tls == Tls("/ca", "/cert", "/key")
     basic = batch_options(urls | {"user": "u", "passwordfile": str(secret)}).access
-    assert basic.credentials == Basic("u", "s3")
+    assert basic.credentials == CredentialsAt("u", str(secret))
+    assert basic.credentials.read() == Basic("u", "s3")
+    monkeypatch.setenv("KAFKALOG_SECRET", "s3")
+    token = batch_options(urls | {"tokenenv": "KAFKALOG_SECRET"}).access
+    assert token.credentials == CredentialsAt(variable="KAFKALOG_SECRET")
+    assert token.credentials.read() == Bearer("s3")
+    password = batch_options(urls | {"user": "u", "passwordenv": "KAFKALOG_SECRET"}).access
+    assert password.credentials == CredentialsAt("u", variable="KAFKALOG_SECRET")
+    for each in (access, basic, token, password):
+        assert b"s3" not in pickle.dumps(each.by_reference())
     assert batch_options(urls | {"token": "abc"}).access.credentials == Bearer("abc")
     committed = batch(**{"kafka.isolation.level": "read_committed"})
     assert committed.access.read_committed
@@ -273,6 +285,13 @@ def test_no_subscription(given: dict[str, str], message: str) -> None:
         ({"url": "http://x", "token": "a", "user": "u"}, "token and user contradict"),
         ({"url": "http://x", "user": "u"}, "user and passwordFile need each other"),
         ({"url": "http://x", "passwordfile": "/x"}, "user and passwordFile need each other"),
+        ({"url": "http://x", "tokenenv": "NO_SUCH"}, "tokenEnv: .* NO_SUCH is not set"),
+        ({"url": "http://x", "user": "u", "passwordenv": "NO_SUCH"}, "NO_SUCH is not set"),
+        ({"url": "http://x", "tokenfile": "/a", "tokenenv": "A"}, "tokenEnv contradict"),
+        (
+            {"url": "http://x", "user": "u", "passwordfile": "/a", "passwordenv": "A"},
+            "user and passwordFile need each other",
+        ),
         ({"url": "http://x", "tokenfile": "/no/such"}, "tokenFile is '/no/such'.*readable"),
         ({"url": "http://x", "token": "ä"}, "token: A token is printable ASCII"),
         ({}, "Give either option url"),

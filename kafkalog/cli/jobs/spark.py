@@ -33,6 +33,7 @@ from kafkalog.observe.logging import configure_logging
 from kafkalog.settings.dynamic_configs import parse_topic_config
 from kafkalog.spark.logs.object_store import filesystem_for, scheme_of, shown, trimmed
 from kafkalog.spark.logs.open import open_logs
+from kafkalog.spark.logs.secrets import CredentialsAt
 from kafkalog.spark.logs.values import MAX_COMMIT_BYTES, TARGET_BYTES, Access
 
 if TYPE_CHECKING:
@@ -358,6 +359,16 @@ def _table(
     return IcebergTable(catalog, iceberg, properties)
 
 
+def _by_reference(
+    given: Mapping[str, Any], credentials: Basic | Bearer | None
+) -> Basic | Bearer | CredentialsAt | None:
+    """Where a file of the command line has the credentials: tasks elsewhere read it themselves."""
+    file = given["token_file"] or given["password_file"]
+    if file is None:
+        return credentials
+    return CredentialsAt(user=given["user"], file=os.path.abspath(file))
+
+
 @click.command()
 @job_options
 @click.option(
@@ -427,7 +438,7 @@ def archive(
     access = Access(
         paths=tuple(arguments.paths),
         urls=tuple(each for each in (urls or "").split(",") if each),
-        credentials=credentials,
+        credentials=_by_reference(ctx.params, credentials),
         tls=tls,
         read_committed=not uncommitted,
     )

@@ -37,7 +37,7 @@ import structlog
 from kafkalog.client.errors import ClientError
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
-from kafkalog.jobs.archive.archive_files import SCHEMA, archive_piece, last_record
+from kafkalog.jobs.archive.archive_files import SCHEMA, archive_piece, is_of_log, last_record
 from kafkalog.jobs.archive.archive_table import Position
 from kafkalog.jobs.archive.progress import ArchivedPartition, Progress
 from kafkalog.jobs.attempts import reason_of, tried
@@ -244,7 +244,7 @@ class _Run:
         try:
             wanted, pieces = tried(planned, self._clock)
         except (KafkalogError, ClientError, OSError) as error:
-            if isinstance(error, ClientError) and error.may_be_down:
+            if not is_of_log(error):
                 raise
             self._refuse(topic, partition, error)
         else:

@@ -18,13 +18,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from crc32c import crc32c
 
-from kafkalog.client.errors import ClientError
+from kafkalog.client.errors import ClientError, NotAuthenticated
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
 from kafkalog.format.wire.arrow_columns import HEADER_TYPE
 from kafkalog.jobs.archive.archive_table import ArchivedFile, LastRecord
 from kafkalog.jobs.attempts import PartFailed, passes, reason_of
+from kafkalog.spark.logs.object_store import StoreMissing
 from kafkalog.spark.logs.open import read_piece
+from kafkalog.spark.logs.secrets import SecretMissing
 from kafkalog.spark.reading import record_batches
 
 if TYPE_CHECKING:
@@ -101,9 +103,16 @@ def _records(piece: Piece, access: Access) -> Generator[pa.RecordBatch, None, No
                 if batch.num_rows:
                     yield batch
     except (KafkalogError, ClientError, OSError) as error:
-        if isinstance(error, ClientError) and error.may_be_down:
+        if not is_of_log(error):
             raise
         raise PartFailed(reason_of(error), passes=passes(error)) from error
+
+
+def is_of_log(error: Exception) -> bool:
+    """Whether an error is one log's, and not that of a daemon, of this machine or of its access."""
+    if isinstance(error, ClientError):
+        return not (error.may_be_down or isinstance(error, NotAuthenticated))
+    return not isinstance(error, SecretMissing | StoreMissing)
 
 
 def last_record(batch: pa.RecordBatch) -> LastRecord:

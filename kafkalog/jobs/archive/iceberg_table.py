@@ -15,10 +15,13 @@ Files without a commit are orphans, as of any writer, for Iceberg's ``remove_orp
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
-from dataclasses import dataclass
+import re
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.archive.archive_files import SCHEMA
 from kafkalog.jobs.archive.archive_table import (
@@ -29,6 +32,7 @@ from kafkalog.jobs.archive.archive_table import (
     sync_local,
     topics_text,
 )
+from kafkalog.spark.logs.secrets import SecretByValue, SecretMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +43,9 @@ if TYPE_CHECKING:
 OFFSETS = "kafkalog.offsets"
 TOPICS = "kafkalog.topics"
 _TRIES = 5
+_SECRETS_KEPT_NS = 600 * 10**9
+_SECRET = re.compile(r"secret|password|token|key|credential|sas|connection|header\.", re.I)
+"""In names of properties. More than enough: what is no secret is looked up as well."""
 
 
 class IcebergMissing(KafkalogError):
@@ -50,10 +57,41 @@ class IcebergStore:
     """The files below a table's location, in the store of its catalog.
 
     properties  properties of the catalog, with address and credentials of the store
+    catalog, identifier  where the table is
+    given       names of the properties that the caller gave by value
+    secrets     names of the properties that are left out: pyiceberg's configuration of this machine
+                has them, or the catalog, which hands out credentials with the table
     """
 
     location: str
     properties: Mapping[str, str]
+    catalog: str = ""
+    identifier: str = ""
+    given: frozenset[str] = frozenset()
+    secrets: tuple[str, ...] = ()
+
+    def by_reference(self) -> IcebergStore:
+        """See Referable."""
+        secrets = tuple(sorted(filter(self._is_secret, self.properties)))
+        if not self.given.isdisjoint(secrets):
+            names = ", ".join(sorted(self.given.intersection(secrets)))
+            variable = f"PYICEBERG_CATALOG__{self.catalog.upper()}__S3__SECRET_ACCESS_KEY"
+            raise SecretByValue(
+                f"The catalog properties {names} would stand in Spark's plan: give them in "
+                "pyiceberg's configuration on each machine, by ~/.pyiceberg.yaml or by environment "
+                f"variables ({variable}, for executors with spark.executorEnv. before it)"
+            )
+        left_out = {*secrets, "uri"} if self._has_password("uri") else set(secrets)
+        kept = {name: self.properties[name] for name in self.properties if name not in left_out}
+        return replace(self, properties=kept, secrets=secrets)
+
+    def _is_secret(self, name: str) -> bool:
+        if name == "uri":  # of the catalog, which only the driver asks
+            return False
+        return _SECRET.search(name) is not None or self._has_password(name)
+
+    def _has_password(self, name: str) -> bool:
+        return "@" in self.properties.get(name, "").partition("://")[2].partition("/")[0]
 
     def path_of(self, topic: str, name: str) -> str:
         """See FileStore: readers of the table only see files of snapshots."""
@@ -83,7 +121,40 @@ class IcebergStore:
     def _io(self) -> Any:  # noqa: ANN401 - pyiceberg's FileIO
         from pyiceberg.io import load_file_io
 
-        return load_file_io(dict(self.properties), self.location)
+        found = _looked_up(self) if self.secrets else {}
+        return load_file_io({**self.properties, **found}, self.location)
+
+
+@lru_cache(maxsize=8)
+def _secrets_here(
+    catalog: str, identifier: str, names: tuple[str, ...], period: int
+) -> dict[str, str]:
+    """The properties of these names in pyiceberg's configuration here, else from the catalog.
+
+    ``period``: they are looked up again in another one, because a catalog's credentials end.
+    """
+    del period
+    from pyiceberg.utils.config import Config
+
+    configured = Config().get_catalog_config(catalog) or {}
+    found = {name: str(configured[name]) for name in names if name in configured}
+    if len(found) < len(names):
+        with _naming(f"{catalog}.{identifier}"), closing(_load(catalog, {})) as opened:
+            found = {**opened.load_table(identifier).io.properties, **found}
+    return {name: found[name] for name in names if name in found}
+
+
+def _looked_up(store: IcebergStore) -> dict[str, str]:
+    """The secrets of a store that travelled without them. Raises SecretMissing, UnusableTable."""
+    period = SystemClock().monotonic_ns() // _SECRETS_KEPT_NS
+    found = _secrets_here(store.catalog, store.identifier, store.secrets, period)
+    missing = [name for name in store.secrets if name not in found]
+    if missing:
+        raise SecretMissing(
+            f"pyiceberg's configuration of this machine has no {', '.join(missing)} for catalog "
+            f"{store.catalog}: give them there as on the driver"
+        )
+    return found
 
 
 class IcebergTable:
@@ -101,7 +172,9 @@ class IcebergTable:
             self._catalog = _load(catalog, properties)
             table = self._made()
         self.position = _last_position(table, self._name)
-        self.store = IcebergStore(table.location(), dict(table.io.properties))
+        self.store = IcebergStore(
+            table.location(), dict(table.io.properties), catalog, identifier, frozenset(properties)
+        )
 
     def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
         """See ArchiveTable."""

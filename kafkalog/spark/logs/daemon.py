@@ -24,6 +24,7 @@ from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.format.records.batch_scan import BatchColumn, scan
 from kafkalog.format.topic_names import is_internal
 from kafkalog.spark.logs.pieces import Cuts
+from kafkalog.spark.logs.secrets import CredentialsAt
 from kafkalog.spark.logs.values import AmbiguousPartition, Bounds, Chunk, CorruptLog, DataLost
 
 if TYPE_CHECKING:
@@ -36,9 +37,12 @@ if TYPE_CHECKING:
 
 
 def client_of(access: Access, url: str) -> daemons.Client:
-    """A client with the credentials and retries of an access."""
+    """A client with the credentials and retries of an access. Raises SecretMissing, ValueError."""
     retries = daemons.Retries(deadline_seconds=access.retry_seconds)
-    return daemons.Client(url, credentials=access.credentials, tls=access.tls, retries=retries)
+    credentials = access.credentials
+    if isinstance(credentials, CredentialsAt):
+        credentials = credentials.read()
+    return daemons.Client(url, credentials=credentials, tls=access.tls, retries=retries)
 
 
 def isolation_of(access: Access) -> Isolation:

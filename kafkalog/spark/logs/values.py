@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kafkalog.errors import CorruptData, KafkalogError
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.spark.logs.object_store import shown
+from kafkalog.spark.logs.secrets import CredentialsAt, SecretByValue
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -103,11 +104,11 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to reach the logs: either ``paths`` or ``urls``. Pickled with every task.
+    """How to reach the logs: either ``paths`` or ``urls``. Travels with every task.
 
     paths           log directories, absolute
     urls            daemons, ``http(s)://host:port``; each topic is read from the daemon that has it
-    credentials     credentials for the daemons
+    credentials     credentials for the daemons; by reference, where they travel to other machines
     tls             files in PEM, under the same paths on every machine
     read_committed  skip records of open and aborted transactions
     retry_seconds   time of the retries of requests to a daemon
@@ -116,7 +117,7 @@ class Access:
 
     paths: tuple[str, ...] = ()
     urls: tuple[str, ...] = ()
-    credentials: Basic | Bearer | None = None
+    credentials: Basic | Bearer | CredentialsAt | None = None
     tls: Tls | None = None
     read_committed: bool = False
     retry_seconds: float = 30.0
@@ -125,6 +126,23 @@ class Access:
     def __post_init__(self) -> None:
         if bool(self.paths) == bool(self.urls):
             raise ValueError("Give either log directories or daemons")
+
+    def by_reference(self) -> Access:
+        """See Referable."""
+        for path in self.paths:
+            if shown(path) != path:
+                raise SecretByValue(
+                    f"The address {shown(path)} has a password, which would stand in Spark's plan: "
+                    "give the address without it, and the password in the configuration of the "
+                    "store's library on each machine (environment, ~/.config/fsspec)"
+                )
+        if self.credentials is not None and not isinstance(self.credentials, CredentialsAt):
+            raise SecretByValue(
+                "The credentials are given by value, which would stand in Spark's plan: give a "
+                "file or an environment variable that each machine has (CredentialsAt, "
+                "--token-file, --password-file)"
+            )
+        return self
 
 
 class Logs(Protocol):

@@ -1,4 +1,4 @@
-"""Facts and limits of this process: descriptors, the allocator, counted I/O, write access.
+"""Facts and limits of this process: descriptors, allocator, variables, counted I/O, write access.
 
 Descriptors: the limit of open files, and how many of them connections leave to files.
 
@@ -27,6 +27,11 @@ from shlex import quote
 
 _RESERVE_SHARE, _RESERVE_SHARE_MAX = 16, 4
 _RESERVE_MIN = 64  # an append to an idle partition opens three
+
+
+def environment_variable(name: str) -> str | None:
+    """The value of an environment variable; None: it is not set."""
+    return os.environ.get(name)
 
 
 def connection_descriptors(limit: int, *, is_for_operators: bool) -> int:

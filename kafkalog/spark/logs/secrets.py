@@ -9,11 +9,11 @@ the same name (``spark.executorEnv.NAME``, a secret of Kubernetes). A value that
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar, runtime_checkable
 
 from kafkalog.client.messages import Basic, Bearer
+from kafkalog.env.process_facts import environment_variable
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
 
@@ -58,7 +58,7 @@ class CredentialsAt:
 
     def _from_variable(self) -> str:
         assert self.variable is not None, "a file or a variable"
-        secret = os.environ.get(self.variable)
+        secret = environment_variable(self.variable)
         if not secret:
             raise SecretMissing(
                 f"The environment variable {self.variable} is not set on this machine: set it for "

@@ -4,8 +4,8 @@ The JSON ``{"topic":{"0":123}}`` of options and checkpoints is that of Spark's K
 the arithmetic: how `maxOffsetsPerTrigger` is divided between partitions, and how `minPartitions`
 and `maxRecordsPerPartition` split ranges. Both give the same numbers, so that a checkpoint can move
 from one source to the other. Topic ids are in it as names without partitions,
-``{"topic@<id>":{}}``, in which the Kafka source and versions without ids see no offset. No topic
-has an @ in its name.
+``{"topic@<id>":{}}``, in which versions without ids see no offset, as should the Kafka source. No
+topic has an @ in its name.
 
 A plan uses filters on topic, partition and offset, and lower bounds of timestamp: records are not
 in the order of their timestamps, so that only the first record at or after a time can be looked up.

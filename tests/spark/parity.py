@@ -227,7 +227,7 @@ class Stream:
     def found(self) -> Found:
         """Where each batch ended, from the offset log, and its rows.
 
-        Without names that have no partitions, our topic ids: the Kafka source passes them over.
+        Without names that have no partitions, our topic ids: the Kafka source has none.
         """
         files = (self.checkpoint / "offsets").glob("[0-9]*")
         in_order = sorted(files, key=lambda file: int(file.name))

@@ -335,7 +335,7 @@ def test_the_text_is_sorted_by_number() -> None:
 
 
 def test_topic_ids_are_names_without_partitions() -> None:
-    """Who knows no ids sees the same offsets: the Kafka source, older versions, startingOffsets."""
+    """Who knows no ids sees the same offsets: older versions, startingOffsets."""
     text = json.dumps(document_of({A0: 1, B0: 4}, {"a": "A_-1", "c": "C"}))
     assert text == '{"a": {"0": 1}, "b": {"0": 4}, "a@A_-1": {}}'
     assert topic_ids_of(json.loads(text)) == {"a": "A_-1"}

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from kafkalog.jobs.archive.archive import ArchivedPartition
     from kafkalog.jobs.archive.archive_table import ArchivedFile, ArchiveTable, FileStore, Position
+    from kafkalog.jobs.archive.progress import ArchivedPartition
     from kafkalog.jobs.tasks import Runner
 
 SMALL = ArchiveOptions(target_bytes=2000)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkalog.jobs.attempts import Done
-    from kafkalog.jobs.tasks import Pack, ResultT, Task, TaskT
+    from kafkalog.jobs.tasks import Pack, ResultT, TaskT
 
 TARGET_BYTES = 128 << 20
 """Bytes of log in one Spark task: below 64 MiB the time of the task itself matters."""
@@ -152,11 +152,9 @@ class SparkRunner:
         finally:
             self._spark.removeTag(tag)
         return [
-            Ended(*wave[number], done)
+            Ended(wave[at][0], wave[at][1], done)
             for row in found
-            for number, done in zip(
-                packs[row["pack"]].numbers, pickle.loads(row["done"]), strict=True
-            )
+            for at, done in zip(packs[row["pack"]].numbers, pickle.loads(row["done"]), strict=True)
         ]
 
     def _cancel(self, tag: str, under_way: Collection[Future[Any]]) -> None:
@@ -208,7 +206,7 @@ class PassingFault(KafkalogError):
     """For Spark, which runs the task again."""
 
 
-def done_pack(pickled: bytes, *, work: Callable[[Task], ResultT], tries_max: int) -> bytes:
+def done_pack(pickled: bytes, *, work: Callable[[TaskT], ResultT], tries_max: int) -> bytes:
     """In a worker: do the tasks of a pack; a pickled list of ``Done``.
 
     Raises PassingFault unless this is Spark's last try.

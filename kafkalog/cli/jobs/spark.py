@@ -444,7 +444,7 @@ def archive(
     )
     if importlib.util.find_spec("pyarrow") is None:
         raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
-    from kafkalog.jobs.archive import archive as job
+    from kafkalog.jobs.archive import archive as job, progress
 
     options = job.ArchiveOptions(
         topics=frozenset(arguments.topics) or None,
@@ -463,6 +463,6 @@ def archive(
         table.close()
     quarantined = sum(row.problem is not None for row in rows)
     totals = {**sums(rows, "rows", "files", "bytes"), "quarantined": quarantined}
-    arguments.show(job.ArchivedPartition, rows, totals)
+    arguments.show(progress.ArchivedPartition, rows, totals)
     if quarantined:
         ctx.exit(PARTIAL_FAILURE)

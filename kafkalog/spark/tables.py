@@ -43,7 +43,8 @@ def table_options(properties: Mapping[str, str]) -> dict[str, str] | None:
     for name in given:
         if name in _SECRETS:
             raise InvalidOption(
-                f"Option {name} of a table would be stored as text in the catalog: use tokenFile"
+                f"Option {name} of a table would be stored as text in the catalog: use tokenFile "
+                "or tokenEnv"
             )
     if "url" not in given and "path" in properties:
         path = properties["path"]

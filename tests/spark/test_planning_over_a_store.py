@@ -20,8 +20,9 @@ from kafkalog.format.topic_names import TopicPartition, encode_id
 from kafkalog.spark.logs.directory import DirectoryLogs
 from kafkalog.spark.logs.listed_store import Concurrent
 from kafkalog.spark.logs.object_store import filesystem_for
+from kafkalog.spark.logs.open import require_same_topic
 from kafkalog.spark.logs.plan_cache import Neighbours, PlanCache, Versions
-from kafkalog.spark.logs.values import Access, DataLost, OffsetRange
+from kafkalog.spark.logs.values import Access, DataLost, OffsetRange, Piece
 from kafkalog.spark.offsets import Wanted
 from kafkalog.spark.options import batch_options, stream_options
 from kafkalog.spark.planning import (
@@ -49,8 +50,6 @@ from tests.spark.latency_store import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from kafkalog.spark.logs.values import Piece
 
 pytestmark = pytest.mark.spark
 
@@ -324,6 +323,26 @@ def test_the_id_of_a_topic_is_read_again_when_its_file_has_changed(world: World)
         world.put(f"/logs/{each}/{PARTITION_METADATA}", other, "2")
     with pytest.raises(DataLost, match=r"t-0 from offset 10 on.*recreated"):
         reader.continued(read)
+
+
+def test_a_task_asks_for_the_id_until_it_has_an_answer(world: World) -> None:
+    """One failed request does not cost the records that the task has read."""
+    plant(world, "/logs", "t", 1, 1)
+    access = Access(paths=(LOGS,))
+    piece = Piece(OffsetRange("t", 0, 0, 1), f"{LOGS}/t-0", None, 1, encode_id(TOPIC_ID))
+    failures = ["503 Slow Down"]
+
+    def fail(kind: str, path: str) -> None:
+        if failures:
+            raise OSError(None, failures.pop())
+
+    world.before_request = fail
+    require_same_topic(piece, access)
+    assert (dict(world.requests), failures) == ({"get": 2}, [])
+    other = encode_partition_metadata(UUID(int=8))
+    world.put(f"/logs/t-0/{PARTITION_METADATA}", other, "2")
+    with pytest.raises(DataLost, match="recreated"):
+        require_same_topic(piece, access)
 
 
 def test_requests_at_once_are_bounded(world: World) -> None:

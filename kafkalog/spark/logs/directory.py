@@ -40,7 +40,13 @@ from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.inspect.directory_facts import proof_of
 from kafkalog.spark.logs.directory_reader import LogWalk, last_stable_offset, newest_snapshot
 from kafkalog.spark.logs.listed_store import Concurrent, ListedStore, OneByOne
-from kafkalog.spark.logs.object_store import ObjectStore, RequestRetries, filesystem_for, shown
+from kafkalog.spark.logs.object_store import (
+    TRIES,
+    ObjectStore,
+    RequestRetries,
+    filesystem_for,
+    shown,
+)
 from kafkalog.spark.logs.partition_files import (
     Checkpoints,
     PartitionFiles,
@@ -75,7 +81,6 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_TRIES = 6  # of a request to a store: pauses of 3 s in sum, and those of its library
 _CHECKPOINTS = (HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT)
 
 
@@ -99,7 +104,7 @@ class DirectoryLogs:
         self._cache = cache
         self._store: ListedStore | None = None
         if filesystem is None:
-            retries = RequestRetries(_TRIES, clock=clock or SystemClock())
+            retries = RequestRetries(TRIES, clock=clock or SystemClock())
             filesystem = filesystem_for(access.paths, retries)
         self._requests: Requests = requests or OneByOne()
         if isinstance(filesystem, ObjectStore):

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+TRIES = 6
+"""Of a small request: pauses of 3 s in sum, and those of the store's library."""
+
 _log = structlog.get_logger(__name__)
 
 _IDENTITIES = (

@@ -393,18 +393,21 @@ def test_a_snapshot_that_is_being_written_is_no_finding(tmp_path: Path) -> None:
 
 
 class Retention(InProcess):
-    """Segments are deleted after the first task."""
+    """Segments are deleted after the first task of a log, which is done first."""
 
     def __init__(self, directory: Path, bases: Sequence[int]) -> None:
+        super().__init__()
         self._directory = directory
         self._bases = bases
 
     def stream(self, tasks: Any, work: Any, *, wave_bytes: int | None = None) -> Any:
-        for ended in super().stream(tasks, work, wave_bytes=wave_bytes):
+        order = sorted(enumerate(tasks), key=lambda each: not each[1].is_first)
+        in_order = [task for _, task in order]
+        for ended in super().stream(in_order, work, wave_bytes=wave_bytes):
             for base in self._bases if ended.task.is_first else ():
                 for path in self._directory.glob(f"{base:020}.*"):
                     path.unlink()
-            yield ended
+            yield ended._replace(number=order[ended.number][0])
 
 
 def test_segments_that_retention_deletes_meanwhile_leave_no_hole(tmp_path: Path) -> None:

@@ -200,9 +200,7 @@ class LogManager:
         ]
         self.logs = Logs(table, self.registry, units, rules)
         self.background = BackgroundOperations(runtime)
-        self.deletion = LogDeletion(
-            runtime, lambda: self.logs.topic_defaults().file_delete_delay_ms
-        )
+        self.deletion = LogDeletion(runtime, self._file_delete_delay_ms)
         self.sink_producers = SinkProducers(self.logs, clock)
         self._loading = DirectoryLoading(
             self.logs, runtime, self.checkpoints, self.progress, self.sink_producers.check
@@ -224,6 +222,9 @@ class LogManager:
         # owned by the starting thread, published
         self.cluster_id = ""
         self.node_id = identity.node_id_of((), runtime.config.node_id)
+
+    def _file_delete_delay_ms(self) -> int:
+        return self.logs.topic_defaults().file_delete_delay_ms
 
     def _make_features(
         self,

@@ -70,6 +70,9 @@ class Trace:
         return [name for name in self.callers if not name.startswith(NOT_COUNTED)]
 
 
+_BEAT_DEPTH = 4  # calls from where a heartbeat begins to its gauge
+
+
 class Recorder:
     """Traces the threads of this process while it records."""
 
@@ -103,8 +106,8 @@ class Recorder:
         if event == "c_call":
             self._note_cut(trace, frame, argument)
         elif path.startswith(PACKAGE) and _runs_on(self._threads):
-            if frame.f_code.co_name == "__del__":
-                return  # nobody calls it: the interpreter drops an object
+            if _is_beside(frame):
+                return
             name = path.removeprefix(PACKAGE)
             if self._until is not None and name.startswith(self._until):
                 self._trace = None
@@ -134,6 +137,18 @@ class Recorder:
         text = getattr(argument, "__self__", None)
         if isinstance(text, str) and text.startswith(self._directory):
             trace.path_cuts.append(f"{_nearest(frame)} -> {argument.__name__}")
+
+
+def _is_beside(frame: FrameType) -> bool:
+    """An object that the interpreter drops, or a heartbeat: not in each round."""
+    level: FrameType | None = frame
+    for _ in range(_BEAT_DEPTH):
+        if level is None:
+            break
+        if level.f_code.co_name in ("__del__", "_beat", "beat"):
+            return True
+        level = level.f_back
+    return False
 
 
 def _runs_on(threads: Sequence[str]) -> bool:

@@ -24,7 +24,7 @@ fish. Kafka's own tools (`kafkalog compat`) keep Kafka's grammar: [kafka-tools.m
 
 Commands that connect to a daemon have these options in addition to their own. Secrets are read
 from files or from the terminal. While the daemon starts, a command says so and waits for a minute.
-If nothing answers at an address of this machine, it says so and tries for 5 seconds: a daemon that
+If nothing answers at an address of this machine, it says so and tries for 10 seconds: a daemon that
 was just started has not opened its port yet. `kafkalog health` does not wait.
 
 """

@@ -2,15 +2,16 @@
 
 With --group it is a member of the group: an instance of the v2 consumers, which the daemon forgets
 when it is idle for consumer.instance.timeout.ms. What was printed and written is committed after
-each page and at the end, so that another member or the next run reads on behind it. Of a record at
-which an interrupt came, both may print it: none is skipped.
+each page and at the end, and before the first page where each partition begins, as Kafka's consumer
+does: another member or the next run reads on there, also with another --from-beginning.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,7 +29,7 @@ from kafkalog.client.fetch import page_records
 from kafkalog.client.messages import BINARY, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkalog.client import Client, ConsumerRecord
     from kafkalog.client.records import Isolation
@@ -226,44 +227,82 @@ def _follow_in_group(
     made = client.call("POST", path_of("consumers", group), {"format": "binary", **configs})
     member = path_of("consumers", group, "instances", made.json["instance_id"])
     printed: dict[tuple[str, int], int] = {}
-
-    def commit() -> None:
-        sys.stdout.buffer.flush()  # what cannot be written is not committed
-        if printed:
-            client.commit_offsets(group, printed)
-            printed.clear()
-
-    former = signal.signal(signal.SIGTERM, _terminate)  # a member that is killed lingers
-    try:
-        client.call("POST", f"{member}/subscription", {"topics": [topic]})
-        wait_ms = 0
-        while True:
-            query = {"timeout": wait_ms}
-            answer = client.call(
-                "GET", f"{member}/records", query=query, accept=BINARY, wait_seconds=wait_ms / 1000
-            )
-            records = page_records(answer)
-            for record in records:
-                printer.write(record)
-                printed[topic, record.partition] = record.offset + 1
-                if printer.is_full:
-                    return
-            commit()
-            wait_ms = 0 if records else _WAIT_MS
-            if not records:
-                if waiting.exits:
-                    return
-                waiting.begin()
-    finally:
+    with _ends_between_records() as ends:
         try:
-            commit()
+            client.call("POST", f"{member}/subscription", {"topics": [topic]})
+            wait_ms = 0
+            while True:
+                if not wait_ms:  # where it begins, too: else another run would begin elsewhere
+                    sys.stdout.buffer.flush()  # what cannot be written is not committed
+                    client.call("POST", f"{member}/offsets")
+                    printed.clear()
+                query = {"timeout": wait_ms}
+                answer = client.call(
+                    "GET",
+                    f"{member}/records",
+                    query=query,
+                    accept=BINARY,
+                    wait_seconds=wait_ms / 1000,
+                )
+                records = page_records(answer)
+                for record in records:
+                    with ends.held():
+                        printer.write(record)
+                        printed[topic, record.partition] = record.offset + 1
+                    if printer.is_full:
+                        return
+                wait_ms = 0 if records else _WAIT_MS
+                if not records:
+                    if waiting.exits:
+                        return
+                    waiting.begin()
         finally:
-            client.call("DELETE", member)
-            signal.signal(signal.SIGTERM, former)
+            try:
+                sys.stdout.buffer.flush()
+                if printed:
+                    client.commit_offsets(group, printed)
+            finally:
+                client.call("DELETE", member)
 
 
-def _terminate(_number: int, _frame: object) -> NoReturn:
-    raise SystemExit(_TERMINATED)
+class _Ends:
+    """SIGINT and SIGTERM: one waits while a record is printed and noted, a second does not."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+        self._end: BaseException | None = None
+
+    def handle(self, number: int, _frame: object) -> None:
+        """A signal handler. Raises KeyboardInterrupt, SystemExit."""
+        end = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(_TERMINATED)
+        if not self._is_held or self._end is not None:
+            raise end
+        self._end = end
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Raises at the end what came meanwhile."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+        if self._end is not None:
+            raise self._end
+
+
+@contextmanager
+def _ends_between_records() -> Iterator[_Ends]:
+    """A member that is killed lingers: both lead through its leave. An ignored one stays so."""
+    ends, former = _Ends(), {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            former[number] = signal.signal(number, ends.handle)
+    try:
+        yield ends
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _follow(

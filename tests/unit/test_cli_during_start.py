@@ -140,7 +140,7 @@ def test_a_port_that_opens_while_a_command_waits(
     openers[0].join()
     address = f"http://127.0.0.1:{closed_port.getsockname()[1]}"
     assert done.stderr.splitlines() == [
-        f"No answer from {address}: Connection refused; waiting up to 5 seconds.",
+        f"No answer from {address}: Connection refused; waiting up to 10 seconds.",
         "Error: It is here.",
     ]
 

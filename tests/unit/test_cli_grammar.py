@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from hypothesis import given, strategies as st
 
 from kafkalog.__main__ import root_command
+from kafkalog.cli import consume
 from kafkalog.cli.arguments import Milliseconds, Size
 from kafkalog.cli.connection import exit_after
 from kafkalog.cli.output import confirm, yaml_text
@@ -554,3 +555,23 @@ def test_a_closed_output_is_as_good_as_none() -> None:
         ["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def printed_beside(*numbers: signal.Signals) -> list[str]:
+    """What is noted of a record beside which the signals come, and how that ends."""
+    ends, noted = consume._Ends(), list[str]()
+    try:
+        with ends.held():
+            for number in numbers:
+                ends.handle(number, None)
+            noted.append("record")
+    except (KeyboardInterrupt, SystemExit) as end:
+        noted.append(type(end).__name__)
+    return noted
+
+
+def test_an_interrupt_waits_for_the_record_that_is_printed() -> None:
+    """What is printed is also noted, so that it is committed; a second Ctrl-C does not wait."""
+    assert printed_beside(signal.SIGINT) == ["record", "KeyboardInterrupt"]
+    assert printed_beside(signal.SIGTERM) == ["record", "SystemExit"]
+    assert printed_beside(signal.SIGINT, signal.SIGINT) == ["KeyboardInterrupt"]

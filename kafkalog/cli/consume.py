@@ -153,6 +153,9 @@ def consume(
         )
     partitions, is_partial = _partitions_of(client, topic, partition)
     wanted = "earliest" if from_beginning else offset or "latest"
+    positions = {}
+    if group is None:
+        positions = {each: _start(client, topic, each, wanted) for each in partitions}
     printer = Printer(
         as_json=output == "json",
         print_key=print_key,
@@ -164,7 +167,6 @@ def consume(
         if group is not None:
             _follow_in_group(client, topic, group, wanted, isolation, printer, waiting)
         else:
-            positions = {p: _start(client, topic, p, wanted) for p in partitions}
             _follow(client, topic, positions, isolation, printer, waiting)
     except OSError:  # of the output: how many records of it were written is not known
         raise

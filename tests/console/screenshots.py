@@ -1,8 +1,8 @@
 """Make the pictures of docs/images anew: ``python -m tests.console.screenshots``.
 
 With ``--all DIRECTORY`` each page is written there instead, whole, at every one of WIDTHS in both
-colour schemes, for a look at all of them: ``<page>-<width>-<scheme>.png``. ``--only TEXT``: of the
-pages whose address contains the text.
+colour schemes, for a look at all of them: ``<page>-<width>-<scheme>.png``, and pages.jpg with all
+side by side. ``--only TEXT``: of the pages whose address contains the text.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 IMAGES = ROOT / "docs" / "images"
 DATA = Path("/tmp/kafkalog")  # short, because pages show it
 WIDTH = 1120
+_SHARE = 0.22  # of a picture's width, on the sheet of all pages
+_SHEET = """<!doctype html><meta charset="utf-8"><style>
+body { font: 13px sans-serif } th { text-align: left; padding-top: 8px } td { vertical-align: top }
+img { display: block; height: 210px; object-fit: cover; object-position: 0 0; border: 1px solid }
+</style>"""
 
 
 class Picture(NamedTuple):
@@ -84,6 +89,7 @@ def main() -> None:
                     _take_all(browser, busy, BUSY)
             else:
                 _take_every_page(browser, daemon, arguments.directory, arguments.only)
+                _lay_out(browser, arguments.directory)
     finally:
         shutil.rmtree(DATA)
 
@@ -104,6 +110,28 @@ def _take_every_page(browser: Browser, daemon: Served, directory: Path, only: st
                             window.page.screenshot(
                                 path=picture, full_page=True, animations="disabled"
                             )
+
+
+def _lay_out(browser: Browser, directory: Path) -> None:
+    """pages.jpg: a row a page, the upper part of each of its pictures."""
+    variants = [f"{width}-{scheme}" for width in WIDTHS for scheme in SCHEMES]
+    names = sorted(
+        each.name.removesuffix(f"-{variants[0]}.png")
+        for each in directory.glob(f"*-{variants[0]}.png")
+    )
+    rows = []
+    for name in names:
+        cells = "".join(
+            f'<td><img src="{name}-{each}.png" width="{_SHARE * int(each.partition("-")[0]):.0f}">'
+            for each in variants
+        )
+        rows.append(f"<tr><th colspan={len(variants)}>{name}<tr>{cells}")
+    sheet = directory / "pages.html"
+    sheet.write_text(f"{_SHEET}<table>{''.join(rows)}</table>", encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1_560, "height": 900})
+    page.goto(sheet.resolve().as_uri())
+    page.screenshot(path=directory / "pages.jpg", full_page=True, type="jpeg", quality=50)
+    page.close()
 
 
 def _take_all(browser: Browser, daemon: Served, pictures: tuple[Picture, ...]) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -100,10 +101,9 @@ class Progress:
         if piece not in own.waiting:  # behind one that failed before
             return []
         own.fault = fault
-        behind = list(own.waiting)[own.waiting.index(piece) :]
-        for each in behind:
-            own.waiting.remove(each)
-        starts = [each.range.from_offset for each in behind]
+        before = own.waiting.index(piece)
+        starts = [each.range.from_offset for each in islice(own.waiting, before, None)]
+        own.waiting = deque(islice(own.waiting, before))
         return [own.ended.pop(each) for each in starts if each in own.ended]
 
     def refused(self, name: PartitionName, from_offset: int, fault: Exception) -> None:

@@ -222,9 +222,8 @@ class LogStats:
         for each in found:
             key = (each.topic, each.reason)
             gone = int(now.get(key, 0.0) - before.get(key, 0.0))  # < 0: the topic was recreated
-            is_less = gone > 0
-            size_bytes = max(each.size_bytes - gone, 0) if is_less else each.size_bytes
-            left.append(each._replace(size_bytes=size_bytes) if is_less else each)
+            size_bytes = max(each.size_bytes - max(gone, 0), 0)
+            left.append(each._replace(size_bytes=size_bytes))
         return left
 
     def _deleted_bytes(self) -> Mapping[tuple[str, ...], float]:

@@ -365,12 +365,8 @@ class Operations:
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "topic")
     def bytes_in(self, topic: str) -> Sequence[float]:
-        """Bytes appended to a topic in the last hour, see ``TrafficHistory.topic_bytes``.
-
-        Of a process that is younger than an hour: since its start.
-        """
-        history = self._runtime.metrics.history
-        return history.topic_bytes(topic)[-history.spans :]
+        """Bytes appended to a topic in the last hour, see ``TrafficHistory.topic_bytes_known``."""
+        return self._runtime.metrics.history.topic_bytes_known(topic)
 
     # ---- control plane, blocking
 

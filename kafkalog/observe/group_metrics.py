@@ -30,6 +30,11 @@ class GroupSample(NamedTuple):
     committed: int
     left: float | None
 
+    def plus(self, lag: int, committed: int, left: float | None) -> GroupSample:
+        """With more: the sums, and the least that is left, not known where one of both is not."""
+        least = None if left is None or self.left is None else min(left, self.left)
+        return self._replace(lag=self.lag + lag, committed=self.committed + committed, left=least)
+
     @property
     def consumergroup(self) -> str | None:
         """The group, by the label of kafka_exporter."""
@@ -75,10 +80,8 @@ async def _summed(samples: Iterable[GroupSample], *, by_group: bool) -> list[Gro
     sums: dict[str | None, GroupSample] = {}
     for count, one in enumerate(samples, 1):
         group = one.group if by_group else None
-        other = sums.get(group, GroupSample(group, None, 0, 0, 1.0))
-        left = None if one.left is None or other.left is None else min(one.left, other.left)
-        lag, committed = one.lag + other.lag, one.committed + other.committed
-        sums[group] = GroupSample(group, None, lag, committed, left)
+        sofar = sums.get(group, GroupSample(group, None, 0, 0, 1.0))
+        sums[group] = sofar.plus(one.lag, one.committed, one.left)
         if count % SLICE == 0:
             await asyncio.sleep(0)
     return list(sums.values())

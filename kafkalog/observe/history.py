@@ -131,9 +131,13 @@ class TrafficHistory:
         return self._samples
 
     @property
-    def spans(self) -> int:
+    def _spans(self) -> int:
         """Of how many of the last SHARES the figures of topics say something, with the latest."""
         return min(self._samples // _SAMPLES_A_SHARE + 1, SHARES)
+
+    def topic_bytes_known(self, topic: str) -> Sequence[float]:
+        """``topic_bytes``, of a process that is younger than an hour since its start."""
+        return self.topic_bytes(topic)[-self._spans :]
 
     def rows(self) -> list[TrafficRow]:
         """Oldest first."""

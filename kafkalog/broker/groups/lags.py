@@ -81,13 +81,7 @@ class GroupLags:
             is_unread = max(committed.offset, log.log_start_offset) < end  # what is still there
             left = self._left(log, committed.offset, wall_ms) if is_unread else 1.0
             sofar = topics.get(at.topic, GroupSample(group, at.topic, 0, 0, 1.0))
-            topics[at.topic] = GroupSample(
-                group,
-                at.topic,
-                sofar.lag + lag,
-                sofar.committed + committed.offset,
-                None if left is None or sofar.left is None else min(left, sofar.left),
-            )
+            topics[at.topic] = sofar.plus(lag, committed.offset, left)
         yield from topics.values()
 
     def _left(self, log: UnifiedLog, offset: int, wall_ms: int) -> float | None:

@@ -91,7 +91,7 @@ class OverviewView(View):
 
     ``traffic`` is of the last hour, oldest first; empty within ten seconds after the start.
     ``traffic_since_ms``: an hour ago, or when a younger daemon began to take samples.
-    ``recovery``: of a start of the last day that was not after a clean shutdown; null: it was.
+    ``unclean_start``: what a start of the last day had to recover; null: it was clean.
 
     ``topics`` are those that the caller may see; every other number is of all topics.
     """
@@ -257,7 +257,7 @@ def _largest(history: TrafficHistory, log_dirs: Sequence[LogDirDescription]) -> 
             name=name,
             is_internal=is_internal(name),
             size_bytes=size,
-            bytes_in=list(history.topic_bytes(name))[-history.spans :],
+            bytes_in=list(history.topic_bytes_known(name)),
         )
         for name, size in sizes.most_common(LARGEST)
     ]

@@ -220,7 +220,7 @@ NAMELESS = {("segments", "losses"), ("segments", "accept-loss"), ("segments", "c
 def test_a_command_has_every_form(words: tuple[str, ...]) -> None:
     (option,) = (one for one in COMMANDS[words].params if one.name == "output")
     forms = {"table", "json", "yaml"}
-    if words[0] == "spark" and words[1] != "pipeline":
+    if words[0] == "archive" or (words[0] == "spark" and words[1] != "pipeline"):
         forms.add("parquet")
     elif words[0] not in WITHOUT_NAMES and words not in NAMELESS:
         forms.add("name")
@@ -323,10 +323,12 @@ def answered(prompt: bytes, answer: bytes, *words: str) -> tuple[int, bytes]:
     os.write(terminal, answer)
     with suppress(OSError):  # EIO: the program has ended
         for _ in range(60):
-            # A key just before the program waits for keys may be lost: a person presses it again.
-            while select.select([terminal], [], [], 1)[0]:
+            # A key just before the program waits for keys may be lost: a person presses it again,
+            # but not once the program has gone on: Ctrl-C would kill it while it ends.
+            while select.select([terminal], [], [], 5)[0]:
                 shown += os.read(terminal, 10_000)
-            os.write(terminal, answer)
+            if b"\n" not in shown.partition(prompt)[2]:
+                os.write(terminal, answer)
     os.close(terminal)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), shown
 

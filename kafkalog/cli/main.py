@@ -295,6 +295,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "dump": "kafkalog.cli.offline.dump:segments_dump",
         "list": "kafkalog.cli.offline.segments:list_command",
     },
+    "archive": _of("jobs.archive", "run"),
     "auth": _of("backup", "hash-password", "new-token"),
     "compat": {
         **_of("kafka_tools.install", "install"),
@@ -303,13 +304,15 @@ COMMANDS: dict[str, dict[str, str]] = {
     },
     "perf": _of("jobs.perf", "produce", "consume"),
     "spark": {
-        **_of("jobs.spark", "audit", "archive", "compact", "stats", "whatif"),
+        **_of("jobs.spark", "audit", "compact", "stats", "whatif"),
+        "archive": "kafkalog.cli.jobs.archive:former",
         **_of("jobs.spark_pipeline", "pipeline"),
     },
     "offline": {**_of("offline.scan", "scan"), **_of("offline.load", "load", "compact")},
 }
 _GROUP_HELP = {
     "compact": "Show what compaction would save and why it does not run; clean by hand.",
+    "archive": "Append the new records of topics to tables, in processes or on Spark.",
     "auth": "Create lines for the credentials file, without a daemon.",
     "records": "Delete records below an offset.",
     "retention": "Show why segments are kept and when they are deleted; run a pass now.",

@@ -416,7 +416,7 @@ def test_a_machine_without_access_ends_the_run(
 
 
 def run_command(logs: GrowingLogs, tmp_path: Path, *words: str) -> Any:
-    command = ["spark", "archive", str(logs.log_dir), "--parquet", str(tmp_path / "table")]
+    command = ["archive", "run", str(logs.log_dir), "--parquet", str(tmp_path / "table")]
     with kept_logging():
         return CliRunner().invoke(make_cli(), [*command, "--processes", "1", *words])
 

@@ -54,7 +54,7 @@ def produce(daemon: Daemon, count: int, first: int = 0) -> None:
 
 def words(daemon: Daemon, table: Path) -> list[str]:
     url = f"http://127.0.0.1:{daemon.port}"
-    return ["spark", "archive", "--url", url, "--parquet", str(table), "--processes", "1"]
+    return ["archive", "run", "--url", url, "--parquet", str(table), "--processes", "1"]
 
 
 def run(daemon: Daemon, table: Path) -> Any:
@@ -113,7 +113,7 @@ def test_a_daemon_that_cannot_be_reached(archived: Daemon, tmp_path: Path) -> No
     ],
 )
 def test_wrong_arguments(tmp_path: Path, arguments: list[str]) -> None:
-    result = run_plain("spark", "archive", *arguments)
+    result = run_plain("archive", "run", *arguments)
     assert result.returncode == 2, result.stderr
     assert not Path(ROOT, "t").exists()
     assert not Path(ROOT, "s3:").exists()

@@ -66,8 +66,8 @@ _README, _SPARK = "integration/test_readme.py", "spark/test_documented_pages.py"
 OWN_TESTS = {
     ("README.md", "sh"): _README,
     ("docs/how-to/back-up-and-restore.md", "sh"): _README,
-    ("docs/how-to/spark-archive.md", "python"): _SPARK,
-    ("docs/how-to/spark-archive.md", "sh"): _SPARK,
+    ("docs/how-to/archive-to-tables.md", "python"): _SPARK,
+    ("docs/how-to/archive-to-tables.md", "sh"): _SPARK,
     ("docs/reference/client.md", "python"): _README,
     ("docs/reference/http-arrow.md", "python"): "integration/test_http_arrow.py",
     ("docs/reference/http-produce.md", "sh"): _README,

@@ -1,5 +1,5 @@
-"""Goal: what spark.md, spark-sink.md, spark-jobs.md and spark-archive.md show in Python works when
-pasted, and so do the commands of spark-archive.md.
+"""Goal: what spark.md, spark-sink.md, spark-jobs.md and archive-to-tables.md show in Python works when
+pasted, and so do the commands of archive-to-tables.md.
 Method: the blocks, word for word but for port and directories, in one Spark beside a daemon.
 """
 
@@ -94,9 +94,9 @@ def test_the_jobs(spark: SparkSession, daemon: Daemon, tmp_path: Path) -> None:
 
 
 def test_the_archive(spark: SparkSession, daemon: Daemon, tmp_path: Path) -> None:
-    page = DOCS / "how-to/spark-archive.md"
+    page = DOCS / "how-to/archive-to-tables.md"
     run_session([each.command for each in steps_of(page.read_text())], daemon, tmp_path)
-    (read,) = python_of("how-to/spark-archive.md", daemon, tmp_path)
+    (read,) = python_of("how-to/archive-to-tables.md", daemon, tmp_path)
     archive = tmp_path / "archive"
     catalog = load_catalog(
         "default",

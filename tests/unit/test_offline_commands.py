@@ -291,7 +291,7 @@ def test_a_dump_of_nothing_fails(source: Path, tmp_path: Path) -> None:
         ("segments convert --execute {}/log-dir-0", "kafkalog restore {}"),
         ("spark stats {}", "{}/log-dir-0"),
         ("spark audit {}", "{}/log-dir-0"),
-        ("spark archive {} --parquet {}-table", "{}/log-dir-0"),
+        ("archive run {} --parquet {}-table", "{}/log-dir-0"),
     ],
 )
 def test_a_backup_is_no_log_directory(

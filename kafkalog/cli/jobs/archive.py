@@ -1,0 +1,161 @@
+"""``kafkalog archive``: new records of topics into tables. The job is ``kafkalog.jobs.archive``.
+
+Owns the arguments and what is printed. Runs in processes of this machine, or on Spark.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import os
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kafkalog.cli.arguments import Size, config_pairs, duration
+from kafkalog.cli.connection import PARTIAL_FAILURE, RequestFailed, message_of, with_credentials
+from kafkalog.cli.jobs.spark import JobArguments, job_options, path_on_disk
+from kafkalog.client import ClientError
+from kafkalog.env.clock import SystemClock
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.jobs.fleet import ArrowMissing, sums
+from kafkalog.spark.logs.open import open_logs
+from kafkalog.spark.logs.secrets import CredentialsAt
+from kafkalog.spark.logs.values import MAX_COMMIT_BYTES, TARGET_BYTES, Access
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkalog.client import Basic, Bearer, Tls
+    from kafkalog.jobs.archive.archive_table import ArchiveTable
+
+
+def _table(
+    parquet: str | None, iceberg: str | None, catalog: str, properties: dict[str, str]
+) -> ArchiveTable:
+    """Open the table. Raises UnusableTable, IcebergMissing, OSError."""
+    if parquet is not None:
+        root = path_on_disk("--parquet", parquet, "; --iceberg writes to stores")
+        from kafkalog.jobs.archive.parquet_table import ParquetTable
+
+        return ParquetTable(root, SystemFilesystem())
+    assert iceberg is not None, "checked with the arguments"
+    if "." not in iceberg:
+        raise click.UsageError("--iceberg takes NAMESPACE.TABLE")
+    from kafkalog.jobs.archive.iceberg_table import IcebergTable
+
+    return IcebergTable(catalog, iceberg, properties)
+
+
+def _by_reference(
+    given: Mapping[str, Any], credentials: Basic | Bearer | None
+) -> Basic | Bearer | CredentialsAt | None:
+    """Where a file of the command line has the credentials: tasks elsewhere read it themselves."""
+    file = given["token_file"] or given["password_file"]
+    if file is None:
+        return credentials
+    return CredentialsAt(user=given["user"], file=os.path.abspath(file))
+
+
+@click.command()
+@job_options
+@click.option(
+    "--url", "urls", metavar="URL,...", help="Daemons, instead of DIR...: http(s)://host:port."
+)
+@with_credentials
+@click.option("--parquet", metavar="DIR", help="Archive into Parquet files in this directory.")
+@click.option("--iceberg", metavar="NAMESPACE.TABLE", help="Archive into this Iceberg table.")
+@click.option("--catalog", default="default", help="Catalog of the Iceberg table.")
+@click.option(
+    "--catalog-property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override pyiceberg's configuration: type, uri, warehouse, ... Repeatable.",
+)
+@click.option("--min-age", type=duration, help="Leave younger records for later: 1h, 30m.")
+@click.option(
+    "--uncommitted", is_flag=True, help="Archive records of open and aborted transactions as well."
+)
+@click.option(
+    "--may-lose", is_flag=True, help="Continue if records were deleted before they were archived."
+)
+@click.option(
+    "--target-bytes",
+    type=Size(min=1),
+    default=TARGET_BYTES,
+    metavar="N",
+    help="Bytes of log in a file.",
+)
+@click.option(
+    "--max-commit-bytes",
+    type=Size(min=1),
+    default=MAX_COMMIT_BYTES,
+    metavar="N",
+    help="Bytes of log in a commit; a larger file has one of its own.",
+)
+@click.pass_context
+def run(
+    ctx: click.Context,
+    arguments: JobArguments,
+    urls: str | None,
+    credentials: Basic | Bearer | None,
+    tls: Tls | None,
+    parquet: str | None,
+    iceberg: str | None,
+    catalog: str,
+    properties: tuple[str, ...],
+    min_age: int | None,
+    uncommitted: bool,
+    may_lose: bool,
+    target_bytes: int,
+    max_commit_bytes: int,
+) -> None:
+    """Append the new records of topics to a table, each once, and report this to the daemons.
+
+    The table stores the position: run this repeatedly, also after a run that was killed. With
+    archive.hold=true a daemon keeps records until they are archived. A partition that cannot be
+    archived is named and skipped: exit 3 if others were archived, else 1.
+
+    Example: kafkalog archive run --url http://127.0.0.1:8082 --parquet ./archive
+    """
+    if (parquet is None) is (iceberg is None):
+        raise click.UsageError("Give either --parquet or --iceberg")
+    if bool(urls) is bool(arguments.dirs):
+        raise click.UsageError("Give either --url or DIR...")
+    access = Access(
+        paths=tuple(arguments.paths),
+        urls=tuple(each for each in (urls or "").split(",") if each),
+        credentials=_by_reference(ctx.params, credentials),
+        tls=tls,
+        read_committed=not uncommitted,
+    )
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
+    from kafkalog.jobs.archive import archive as job, progress
+
+    options = job.ArchiveOptions(
+        topics=frozenset(arguments.topics) or None,
+        before_ms=None if min_age is None else SystemClock().wall_ms() - min_age,
+        target_bytes=target_bytes,
+        max_commit_bytes=max_commit_bytes,
+        may_lose=may_lose,
+    )
+    table = _table(parquet, iceberg, catalog, dict(config_pairs(properties, "--catalog-property")))
+    try:
+        with closing(open_logs(access)) as logs:
+            rows = job.archive(logs, table, options, arguments.runner("archive"))
+    except ClientError as error:
+        raise RequestFailed(message_of(error)) from error
+    finally:
+        table.close()
+    quarantined = sum(row.problem is not None for row in rows)
+    totals = {**sums(rows, "rows", "files", "bytes"), "quarantined": quarantined}
+    arguments.show(progress.ArchivedPartition, rows, totals)
+    if quarantined:
+        ctx.exit(PARTIAL_FAILURE)
+
+
+former = copy.copy(run)  # kafkalog spark archive
+former.hidden = True

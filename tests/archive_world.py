@@ -19,7 +19,7 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.records.record import Record
 from kafkalog.jobs.archive.archive import ArchiveOptions, archive
-from kafkalog.jobs.archive.archive_files import SCHEMA
+from kafkalog.jobs.archive.file_layout import SCHEMA
 from kafkalog.jobs.archive.parquet_table import (
     ParquetTable,
     committed_generations,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkalog.jobs.archive.archive_table import ArchivedFile, ArchiveTable, FileStore, Position
+    from kafkalog.jobs.archive.file_layout import FileLayout
     from kafkalog.jobs.archive.progress import ArchivedPartition
     from kafkalog.jobs.tasks import Runner
 
@@ -220,9 +221,19 @@ class StoppingTable:
     def position(self) -> Position:
         return self.table.position
 
-    def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
+    @property
+    def dead_store(self) -> FileStore | None:
+        return self.table.dead_store
+
+    @property
+    def layout(self) -> FileLayout:
+        return self.table.layout
+
+    def commit(
+        self, files: Sequence[ArchivedFile], position: Position, dead: Sequence[ArchivedFile] = ()
+    ) -> None:
         self.step("before commit")
-        self.table.commit(files, position)
+        self.table.commit(files, position, dead)
         self.step("after commit")
 
     def abandon(self) -> None:

@@ -314,8 +314,10 @@ class FlakyTable(StoppingTable):
     def abandon(self) -> None:
         self.table.abandon()
 
-    def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
-        self.table.commit(files, position)
+    def commit(
+        self, files: Sequence[ArchivedFile], position: Position, dead: Sequence[ArchivedFile] = ()
+    ) -> None:
+        self.table.commit(files, position, dead)
 
 
 class _FlakyStore:

@@ -32,8 +32,9 @@ from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
 from kafkalog.format.topic_names import encode_id
 from kafkalog.jobs.archive.archive import ArchiveAhead, ArchiveOptions
-from kafkalog.jobs.archive.archive_files import SCHEMA, archive_piece, last_record
+from kafkalog.jobs.archive.archive_files import archive_piece, last_record
 from kafkalog.jobs.archive.archive_table import Position, UnusableTable
+from kafkalog.jobs.archive.file_layout import SCHEMA
 from kafkalog.jobs.archive.parquet_table import LocalStore, ParquetTable
 from kafkalog.jobs.tasks import InProcess, TaskFailed
 from kafkalog.spark.logs.directory import DirectoryLogs
@@ -246,9 +247,8 @@ def test_a_task_that_runs_twice(tmp_path: Path, logs: GrowingLogs) -> None:
     access = Access(paths=(str(tmp_path / "logs"),))
     table = place.open()
     (piece,) = DirectoryLogs(access).pieces(OffsetRange("orders", 1, 0, 5), 1 << 20)
-    files = [archive_piece(piece, access, table.store).file for _ in range(2)]
-    assert files[0] is not None
-    assert files[1] is not None
+    files = [file for _ in range(2) for file in archive_piece(piece, access, table.store).files]
+    assert len(files) == 2
     assert files[0].path != files[1].path
     table.commit([files[1]], Position({("orders", 1): 5}))
     table.close()

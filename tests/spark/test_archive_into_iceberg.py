@@ -17,8 +17,9 @@ from pyiceberg.exceptions import CommitStateUnknownException
 
 from kafkalog.jobs.archive import iceberg_table
 from kafkalog.jobs.archive.archive import ArchiveOptions
-from kafkalog.jobs.archive.archive_files import SCHEMA, archive_piece
+from kafkalog.jobs.archive.archive_files import archive_piece
 from kafkalog.jobs.archive.archive_table import Position, TableChanged, UnusableTable
+from kafkalog.jobs.archive.file_layout import SCHEMA
 from kafkalog.jobs.on_spark import SparkRunner
 from kafkalog.spark.logs.secrets import SecretByValue, SecretMissing, without_secrets
 from tests.archive_world import (

@@ -37,8 +37,9 @@ import structlog
 from kafkalog.client.errors import ClientError
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
-from kafkalog.jobs.archive.archive_files import SCHEMA, archive_piece, is_of_log, last_record
+from kafkalog.jobs.archive.archive_files import archive_piece, is_of_log, last_record
 from kafkalog.jobs.archive.archive_table import Position
+from kafkalog.jobs.archive.file_layout import SCHEMA
 from kafkalog.jobs.archive.progress import ArchivedPartition, Progress
 from kafkalog.jobs.attempts import reason_of, tried
 from kafkalog.jobs.tasks import TaskFailed, abandoned_on_error, progress, result_of
@@ -160,7 +161,13 @@ def archive(
     """
     run = _Run(logs, table, options, clock or SystemClock())
     run.plan()
-    work = partial(archive_piece, access=logs.access, store=table.store)
+    work = partial(
+        archive_piece,
+        access=logs.access,
+        store=table.store,
+        layout=table.layout,
+        dead_store=table.dead_store,
+    )
     pieces = list(run.progress.pieces())
     with (
         progress("archive", pieces) as on_done,
@@ -277,8 +284,9 @@ class _Run:
             return False
         pieces = self._of_same_topics(pieces)
         if pieces:
-            files = [each.file for each in pieces if each.file is not None]
-            self._table.commit(files, self._position_with(pieces))
+            files = [file for each in pieces for file in each.files]
+            dead = [file for each in pieces for file in each.dead]
+            self._table.commit(files, self._position_with(pieces), dead)
             self._commits += 1
             self.progress.committed(pieces)
             self.report({each.range[:2] for each in pieces})
@@ -343,13 +351,17 @@ class _Run:
 
     def _remove(self, useless: Collection[ArchivedPiece]) -> None:
         """Remove files that will be in no commit."""
-        for each in useless:
-            if each.file is None:
-                continue
-            try:
-                self._table.store.remove(each.file.path)
-            except OSError as error:  # it is in no commit: harmless but for its space
-                _log.warning("file_not_removed", path=each.file.path, reason=reason_of(error))
+        table = self._table
+        for store, files in (
+            (table.store, [file for each in useless for file in each.files]),
+            (table.dead_store, [file for each in useless for file in each.dead]),
+        ):
+            for file in files:
+                assert store is not None
+                try:
+                    store.remove(file.path)
+                except OSError as error:  # it is in no commit: harmless but for its space
+                    _log.warning("file_not_removed", path=file.path, reason=reason_of(error))
 
 
 def _tell(topic: str, partition: int, fault: Exception) -> None:

@@ -1,16 +1,15 @@
-"""The task of an archive: the records of a piece of log as one Parquet file, synced and verified.
+"""The task of an archive: the records of a piece of log as Parquet files, synced and verified.
 
-Columns are those of Spark's Kafka source with headers. Offsets and timestamps, which rise by small
+The table's `FileLayout` says which files and columns. Offsets and timestamps, which rise by small
 steps, are encoded as deltas; topic, partition and timestampType are dictionaries with one entry. A
-file has one partition, so that its statistics have the exact offsets and times. Runs on any
-machine with access to log and store; imports pyarrow.
+file has records of one partition, so that its statistics have the exact offsets and times. Runs on
+any machine with access to log and store; imports pyarrow.
 """
 
 from __future__ import annotations
 
 import struct
-from contextlib import closing
-from itertools import chain
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -21,8 +20,8 @@ from crc32c import crc32c
 from kafkalog.client.errors import ClientError, NotAuthenticated
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
-from kafkalog.format.wire.arrow_columns import HEADER_TYPE
 from kafkalog.jobs.archive.archive_table import ArchivedFile, LastRecord
+from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
 from kafkalog.jobs.attempts import PartFailed, passes, reason_of
 from kafkalog.spark.logs.object_store import StoreMissing
 from kafkalog.spark.logs.open import read_piece
@@ -30,23 +29,11 @@ from kafkalog.spark.logs.secrets import SecretMissing
 from kafkalog.spark.reading import record_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator
 
     from kafkalog.jobs.archive.archive_table import FileStore
     from kafkalog.spark.logs.values import Access, OffsetRange, Piece
 
-SCHEMA = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("topic", pa.utf8()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("timestampType", pa.int32()),
-        ("headers", pa.list_(HEADER_TYPE)),
-    ]
-)
 _OFFSET = SCHEMA.get_field_index("offset")
 _LAYOUT: dict[str, Any] = {
     "compression": "zstd",
@@ -61,38 +48,54 @@ class WrongFile(KafkalogError):
 
 
 class ArchivedPiece(NamedTuple):
-    """The result of a task; ``file`` and ``last`` are None if no record can be read."""
+    """The result of a task; ``last`` is None, and there is no file, if no record can be read.
+
+    files  of rows;  dead: of dead letters
+    """
 
     range: OffsetRange
-    file: ArchivedFile | None
+    files: tuple[ArchivedFile, ...]
+    dead: tuple[ArchivedFile, ...]
     last: LastRecord | None
 
 
-def archive_piece(piece: Piece, access: Access, store: FileStore) -> ArchivedPiece:
-    """The work of one task: a complete and durable file, which is in no commit yet.
+def archive_piece(
+    piece: Piece,
+    access: Access,
+    store: FileStore,
+    layout: FileLayout = FileLayout(),  # noqa: B008 - a constant
+    dead_store: FileStore | None = None,
+) -> ArchivedPiece:
+    """The work of one task: complete and durable files, which are in no commit yet.
 
-    May run twice: each attempt writes a new file. Raises PartFailed if the log cannot be read,
-    ClientError without a daemon, WrongFile and the errors of the store; then the file is removed.
+    dead_store  for the layout's dead letters
+
+    May run twice: each attempt writes new files. Raises PartFailed if the log cannot be read,
+    ClientError without a daemon, WrongFile and the errors of the store; then the files are removed.
     """
     wanted = piece.range
-    attempt = SystemRandom().uuid_bytes().hex()[:12]
-    name = f"{wanted.partition}-{wanted.from_offset:020}-{wanted.to_offset:020}-{attempt}.parquet"
-    path = store.path_of(wanted.topic, name)
-    with closing(_records(piece, access)) as batches:
-        first = next(batches, None)
-        if first is None:
-            return ArchivedPiece(wanted, None, None)
+    last_offset, last = wanted.from_offset - 1, None
+    files, dead_files = _Files(wanted, store), _Files(wanted, dead_store)
+    try:
+        with closing(_records(piece, access)) as batches:
+            for batch in batches:
+                last_offset = _checked_end(batch, wanted, last_offset)
+                rows, dead = layout.decode(batch)
+                if rows.num_rows + (0 if dead is None else dead.num_rows) != batch.num_rows:
+                    raise WrongFile(f"{wanted}: a record up to {last_offset} is in no file")
+                for values, part in layout.split(rows):
+                    files.write(values, part)
+                if dead is not None:
+                    dead_files.write((), dead)
+                last = batch
+        written, dead_written = files.finish(), dead_files.finish()
+    except BaseException:
         try:
-            written, last = _write(store, path, wanted, chain([first], batches))
-            store.sync(path)
-            size_bytes = _verified_size(store, path, written)
-        except BaseException:
-            store.remove(path)
-            raise
-    rows, first_offset, last_offset = written
-    partition = wanted.topic, wanted.partition
-    file = ArchivedFile(*partition, path, rows, size_bytes, first_offset, last_offset)
-    return ArchivedPiece(wanted, file, last)
+            files.remove()
+        finally:
+            dead_files.remove()
+        raise
+    return ArchivedPiece(wanted, written, dead_written, None if last is None else last_record(last))
 
 
 def _records(piece: Piece, access: Access) -> Generator[pa.RecordBatch, None, None]:
@@ -134,47 +137,104 @@ def last_record(batch: pa.RecordBatch) -> LastRecord:
     return LastRecord(row.column(_OFFSET)[0].as_py(), checksum)
 
 
-class _Written(NamedTuple):
-    """The number of rows in a file, and their first and last offset."""
-
-    rows: int
-    first_offset: int
-    last_offset: int
-
-
-def _write(
-    store: FileStore, path: str, wanted: OffsetRange, batches: Iterator[pa.RecordBatch]
-) -> tuple[_Written, LastRecord]:
-    """Write batches, at least one, to a file. Raises WrongFile unless offsets rise in the range."""
-    rows, first_offset, last_offset = 0, -1, wanted.from_offset - 1
-    with (
-        store.create(path) as sink,
-        pq.ParquetWriter(sink, SCHEMA, store_schema=False, **_LAYOUT) as writer,
-    ):
-        for batch in batches:
-            offsets = batch.column(_OFFSET)
-            begin, end = offsets[0].as_py(), offsets[-1].as_py()
-            is_rising = batch.num_rows == 1 or pc.min(pc.pairwise_diff(offsets)).as_py() > 0
-            if not (is_rising and last_offset < begin and end < wanted.to_offset):
-                raise WrongFile(f"{wanted}: offsets {begin} to {end} came after {last_offset}")
-            writer.write_batch(batch)
-            first_offset = begin if rows == 0 else first_offset
-            last_offset = end
-            rows += batch.num_rows
-    return _Written(rows, first_offset, last_offset), last_record(batch)
+def _checked_end(batch: pa.RecordBatch, wanted: OffsetRange, last_offset: int) -> int:
+    """The last offset of a batch. Raises WrongFile unless offsets rise in the range."""
+    offsets = batch.column(_OFFSET)
+    begin: int = offsets[0].as_py()
+    end: int = offsets[-1].as_py()
+    is_rising = batch.num_rows == 1 or pc.min(pc.pairwise_diff(offsets)).as_py() > 0
+    if not (is_rising and last_offset < begin and end < wanted.to_offset):
+        raise WrongFile(f"{wanted}: offsets {begin} to {end} came after {last_offset}")
+    return end
 
 
-def _verified_size(store: FileStore, path: str, written: _Written) -> int:
-    """The size of the file. Raises WrongFile unless its footer has what was written."""
-    with store.open(path) as source, pq.ParquetFile(source) as file:
-        metadata = file.metadata
-        groups = [metadata.row_group(each) for each in range(metadata.num_row_groups)]
-        offsets = [each.column(_OFFSET).statistics for each in groups]
-        found = _Written(
-            metadata.num_rows, min(each.min for each in offsets), max(each.max for each in offsets)
+class _Files:
+    """The files of a piece in one store: one for each partition of the table."""
+
+    def __init__(self, wanted: OffsetRange, store: FileStore | None) -> None:
+        """``store``: None: no row will be written."""
+        self._wanted, self._store = wanted, store
+        self._attempt = SystemRandom().uuid_bytes().hex()[:12]
+        self._open: dict[tuple[Any, ...], _File] = {}
+
+    def write(self, values: tuple[Any, ...], rows: pa.RecordBatch) -> None:
+        """Append rows to the file of a partition of the table."""
+        if not rows.num_rows:
+            return
+        assert self._store is not None
+        file = self._open.get(values)
+        if file is None:
+            path = self._store.path_of(self._wanted.topic, self._name(len(self._open)))
+            file = self._open[values] = _File(self._store, path)
+        file.write(rows)
+
+    def _name(self, number: int) -> str:
+        first, end = self._wanted.from_offset, self._wanted.to_offset
+        suffix = f"-{number}" if number else ""
+        return f"{self._wanted.partition}-{first:020}-{end:020}-{self._attempt}{suffix}.parquet"
+
+    def finish(self) -> tuple[ArchivedFile, ...]:
+        """The files, durable and verified."""
+        topic, partition = self._wanted[:2]
+        return tuple(
+            ArchivedFile(topic, partition, file.path, *file.finish(), values)
+            for values, file in self._open.items()
         )
-        source.seek(0, 2)
-        size_bytes: int = source.tell()
-    if found != written:
-        raise WrongFile(f"{path} holds {found}, but {written} were written")
-    return size_bytes
+
+    def remove(self) -> None:
+        """Remove the files; may be called at any time."""
+        with ExitStack() as removals:
+            for file in self._open.values():
+                removals.callback(file.remove)
+
+
+class _File:
+    """A file of rows in offset order; it is created with the first ones."""
+
+    def __init__(self, store: FileStore, path: str) -> None:
+        self.path = path
+        self._store = store
+        self._rows, self._first_offset, self._last_offset = 0, -1, -1
+        self._opened = ExitStack()
+        self._writer: Any = None
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Append at least one row."""
+        if self._writer is None:
+            sink = self._opened.enter_context(self._store.create(self.path))
+            writer = pq.ParquetWriter(sink, rows.schema, store_schema=False, **_LAYOUT)
+            self._writer = self._opened.enter_context(writer)
+        offsets = rows.column("offset")
+        self._writer.write_batch(rows)
+        self._first_offset = self._first_offset if self._rows else offsets[0].as_py()
+        self._last_offset = offsets[-1].as_py()
+        self._rows += rows.num_rows
+
+    def finish(self) -> tuple[int, int, int, int]:
+        """Its rows, bytes, first and last offset; durable. WrongFile: not what was written."""
+        self._opened.close()
+        self._store.sync(self.path)
+        written = self._rows, self._first_offset, self._last_offset
+        size_bytes, *found = self._found()
+        if tuple(found) != written:
+            raise WrongFile(f"{self.path} holds {found}, but {written} were written")
+        return self._rows, size_bytes, self._first_offset, self._last_offset
+
+    def _found(self) -> tuple[int, int, int, int]:
+        """The size of the file; rows, first and last offset in its footer."""
+        with self._store.open(self.path) as source, pq.ParquetFile(source) as file:
+            metadata = file.metadata
+            groups = [metadata.row_group(each) for each in range(metadata.num_row_groups)]
+            at = [each.path for each in map(file.schema.column, range(len(file.schema)))]
+            number = at.index("offset")
+            offsets = [each.column(number).statistics for each in groups]
+            first, last = min(each.min for each in offsets), max(each.max for each in offsets)
+            source.seek(0, 2)
+            return source.tell(), metadata.num_rows, first, last
+
+    def remove(self) -> None:
+        """Close and remove the file."""
+        try:
+            self._opened.close()
+        finally:
+            self._store.remove(self.path)

@@ -8,7 +8,7 @@ crash can add records twice or skip them. A file without a commit is not part of
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -19,7 +19,8 @@ from kafkalog.format.topic_names import decode_id, encode_id
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from contextlib import AbstractContextManager
-    from typing import Any
+
+    from kafkalog.jobs.archive.file_layout import FileLayout
 
     Offsets = Mapping[tuple[str, int], int]  # by topic and partition
 
@@ -62,6 +63,7 @@ class ArchivedFile(NamedTuple):
     """A file of records in offset order, durable and verified.
 
     path    in the form of its store; offsets are those of its first and last record
+    partition_values  the values of the table's partition, see `FileLayout.split`
     """
 
     topic: str
@@ -71,6 +73,7 @@ class ArchivedFile(NamedTuple):
     size_bytes: int
     first_offset: int
     last_offset: int
+    partition_values: tuple[Any, ...] = ()
 
 
 class FileStore(Protocol):
@@ -113,11 +116,23 @@ class ArchiveTable(Protocol):
         """The storage of its files."""
 
     @property
+    def dead_store(self) -> FileStore | None:
+        """The storage of the files of dead letters; None if its layout has none."""
+
+    @property
+    def layout(self) -> FileLayout:
+        """How records become rows of its files, for the tasks."""
+
+    @property
     def position(self) -> Position:
         """The position at the opening or after the last commit; empty for a new table."""
 
-    def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
+    def commit(
+        self, files: Sequence[ArchivedFile], position: Position, dead: Sequence[ArchivedFile] = ()
+    ) -> None:
         """Add files and set the position: both or neither, durable on return.
+
+        dead  files of dead letters; these are committed first, see `dead_letters`
 
         Raises TableChanged if another job moved the position, UnusableTable, OSError. After an
         error other than TableChanged the commit may have been made: the next opening shows it.

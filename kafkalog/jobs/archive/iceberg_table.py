@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
-from kafkalog.jobs.archive.archive_files import SCHEMA
 from kafkalog.jobs.archive.archive_table import (
     TableChanged,
     UnusableTable,
@@ -32,13 +31,14 @@ from kafkalog.jobs.archive.archive_table import (
     sync_local,
     topics_text,
 )
+from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
 from kafkalog.spark.logs.secrets import SecretByValue, SecretMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from kafkalog.jobs.archive.archive_table import ArchivedFile, Position
+    from kafkalog.jobs.archive.archive_table import ArchivedFile, FileStore, Position
 
 OFFSETS = "kafkalog.offsets"
 TOPICS = "kafkalog.topics"
@@ -175,9 +175,14 @@ class IcebergTable:
         self.store = IcebergStore(
             table.location(), dict(table.io.properties), catalog, identifier, frozenset(properties)
         )
+        self.dead_store: FileStore | None = None
+        self.layout = FileLayout()
 
-    def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
+    def commit(
+        self, files: Sequence[ArchivedFile], position: Position, dead: Sequence[ArchivedFile] = ()
+    ) -> None:
         """See ArchiveTable."""
+        assert not dead
         from pyiceberg.exceptions import CommitFailedException
 
         for _ in range(_TRIES):

@@ -30,6 +30,7 @@ from kafkalog.jobs.archive.archive_table import (
     sync_local,
     topics_text,
 )
+from kafkalog.jobs.archive.file_layout import FileLayout
 from kafkalog.log.inspect.directory_facts import enclosing_log_dir
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kafkalog.env.filesystem import DirLock, Filesystem
+    from kafkalog.jobs.archive.archive_table import FileStore
 
 FORMAT = 1
 COMMITS_DIR = "_kafkalog"
@@ -89,6 +91,8 @@ class ParquetTable:
         # constant after construction
         self._root = root.rstrip("/")
         self.store = LocalStore(self._root)
+        self.dead_store: FileStore | None = None
+        self.layout = FileLayout()
         self._filesystem = filesystem
         self._commits = f"{self._root}/{COMMITS_DIR}"
         self._lock = self._open()
@@ -100,14 +104,17 @@ class ParquetTable:
             self.close()
             raise
 
-    def commit(self, files: Sequence[ArchivedFile], position: Position) -> None:
+    def commit(
+        self, files: Sequence[ArchivedFile], position: Position, dead: Sequence[ArchivedFile] = ()
+    ) -> None:
         """See ArchiveTable; the lock excludes other jobs."""
+        assert not dead
         generation = self._generation + 1
         document = {
             "format": FORMAT,
             "offsets": offsets_text(position),
             "topics": topics_text(position),
-            "files": [each._replace(path=self._final_name(each.path))._asdict() for each in files],
+            "files": [_entry_of(each._replace(path=self._final_name(each.path))) for each in files],
         }
         data = json.dumps(document, indent=1).encode() + b"\n"
         self._filesystem.write_file_atomically(_commit_path(self._root, generation), data)
@@ -228,6 +235,13 @@ def read_commit(root: str, generation: int, filesystem: Filesystem) -> Mapping[s
         raise UnusableTable(f"{path} is damaged: {error}") from error
     commit: Mapping[str, Any] = document
     return commit
+
+
+def _entry_of(file: ArchivedFile) -> dict[str, Any]:
+    """A file in a commit: its directory has no partitions but those of its name."""
+    entry = file._asdict()
+    assert entry.pop("partition_values") == ()
+    return entry
 
 
 def files_of(document: Mapping[str, Any]) -> list[ArchivedFile]:

@@ -141,13 +141,11 @@ class Progress:
         for each in pieces:
             own = self._partitions[each.range[:2]]
             row = own.row._replace(next_offset=each.range.to_offset)
-            if each.file is not None:
-                row = row._replace(
-                    rows=row.rows + each.file.rows,
-                    files=row.files + 1,
-                    bytes=row.bytes + each.file.size_bytes,
-                )
-            own.row = row
+            own.row = row._replace(
+                rows=row.rows + sum(file.rows for file in each.files),
+                files=row.files + len(each.files),
+                bytes=row.bytes + sum(file.size_bytes for file in each.files),
+            )
 
     def partitions_of(self, topic: str) -> list[PartitionName]:
         """The partitions of a topic that the run has."""

@@ -1,0 +1,52 @@
+"""How the records of an archive become rows, and rows become files: what a table tells its tasks.
+
+By default a row is a record in the columns of Spark's Kafka source with headers, and all rows of a
+piece of log are one file in offset order. Picklable: it travels with the task. Imports pyarrow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from kafkalog.format.wire.arrow_columns import HEADER_TYPE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("topic", pa.utf8()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("timestampType", pa.int32()),
+        ("headers", pa.list_(HEADER_TYPE)),
+    ]
+)
+"""The columns of a record as it is in the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """The layout of a table's files.
+
+    schema  the columns of its files
+    """
+
+    schema: pa.Schema = SCHEMA
+
+    def decode(self, records: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+        """The rows of records in ``SCHEMA``, and the dead letters in theirs; None: there are none.
+
+        Each record is in one of the two, in offset order.
+        """
+        return records, None
+
+    def split(self, rows: pa.RecordBatch) -> Sequence[tuple[tuple[Any, ...], pa.RecordBatch]]:
+        """The rows by partition of the table: the values of a partition with its rows, in order."""
+        return [((), rows)]

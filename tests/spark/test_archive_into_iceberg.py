@@ -6,15 +6,22 @@ tasks on Spark, and its own reader over a topic's directory.
 from __future__ import annotations
 
 import pickle
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
+from kafkalog.cli.jobs import table_place
+from kafkalog.cli.main import make_cli
 from kafkalog.jobs.archive import iceberg_table
 from kafkalog.jobs.archive.archive import ArchiveOptions
 from kafkalog.jobs.archive.archive_files import archive_piece
@@ -31,13 +38,15 @@ from tests.archive_world import (
     offsets_in,
     some_logs,
 )
-from tests.fleet_world import flip_record
+from tests.fleet_world import flip_record, kept_logging
 from tests.integration import test_spark_archive as scenarios
+from tests.integration.daemon import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from click.testing import Result
     from pyspark.sql import SparkSession
 
     from kafkalog.jobs.archive.iceberg_table import IcebergTable
@@ -148,6 +157,88 @@ def test_tasks_on_spark_and_a_reader(
     assert frame.count() == len(logs.offsets)
     assert dict(frame.dtypes)["timestamp"] == "timestamp"
     assert sorted(map(tuple, frame.select("partition", "offset").collect())) == logs.offsets
+
+
+def command(logs: GrowingLogs, warehouse: Path, *words: str) -> list[str]:
+    place = ("--iceberg", "lake.orders", "--warehouse", str(warehouse))
+    return ["archive", "run", str(logs.log_dir), *place, "--processes", "1", *words]
+
+
+def run_command(logs: GrowingLogs, warehouse: Path, *words: str) -> Result:
+    with kept_logging():
+        return CliRunner().invoke(make_cli(), command(logs, warehouse, *words))
+
+
+def rows_of(warehouse: Path) -> int:
+    """The number of rows, by a catalog as a reader opens it."""
+    uri = f"sqlite:///{warehouse}/catalog.db"
+    with closing(load_catalog("default", type="sql", uri=uri)) as catalog:
+        return int(catalog.load_table("lake.orders").scan().count())
+
+
+def test_a_directory_is_all_that_a_table_needs(tmp_path: Path, logs: GrowingLogs) -> None:
+    """A catalog in a file beside the tables; its properties can be overridden."""
+    warehouse = tmp_path / "a lake"
+    for _ in range(2):
+        result = run_command(logs, warehouse)
+        assert result.exit_code == 0, result.stderr
+        assert rows_of(warehouse) == len(logs.offsets)
+        logs.append(0, 10)
+    assert sorted(each.name for each in warehouse.iterdir()) == ["catalog.db", "lake"]
+    uri = f"sqlite:///{tmp_path}/other.db"
+    result = run_command(logs, warehouse, "--catalog-property", f"uri={uri}")
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "other.db").exists()
+
+
+def test_a_directory_that_cannot_have_a_catalog(tmp_path: Path, logs: GrowingLogs) -> None:
+    result = run_command(logs, tmp_path / "50%")
+    assert result.exit_code == 2
+    assert "no #, ? or % in its path" in result.stderr
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    result = run_command(logs, tmp_path / "lake")
+    assert result.exit_code == 1
+    assert "would be in the log directory" in result.stderr
+    assert not (tmp_path / "lake").exists()
+
+
+def test_a_catalog_that_another_process_has_locked(
+    tmp_path: Path, logs: GrowingLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run waits for the lock; one that never comes is an error with a remedy, and no harm."""
+    warehouse = tmp_path / "lake"
+    assert run_command(logs, warehouse).exit_code == 0
+    logs.append(0, 10)
+    with closing(sqlite3.connect(warehouse / "catalog.db", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with monkeypatch.context() as patch:
+            patch.setattr(table_place, "_WAIT_SECONDS", 0.05)
+            result = run_command(logs, warehouse)
+        assert result.exit_code == 1
+        assert "another process has locked the SQLite file" in result.stderr
+        assert "Traceback" not in result.stderr
+        words = [sys.executable, "-m", "kafkalog", *command(logs, warehouse)]
+        waiting = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL)
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(timeout=8)
+        other.execute("ROLLBACK")
+    assert waiting.wait(timeout=300) == 0
+    assert rows_of(warehouse) == len(logs.offsets)
+
+
+def test_two_first_runs_into_one_directory(tmp_path: Path, logs: GrowingLogs) -> None:
+    """One of them may be refused; the next run finds every record once."""
+    warehouse = tmp_path / "lake"
+    words = [sys.executable, "-m", "kafkalog", *command(logs, warehouse)]
+    both = [
+        subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        for _ in range(2)
+    ]
+    told = [each.communicate(timeout=300)[1].decode() for each in both]
+    assert 0 in [each.returncode for each in both], told
+    assert not any("Traceback" in each for each in told), told
+    assert run_command(logs, warehouse).exit_code == 0
+    assert rows_of(warehouse) == len(logs.offsets)
 
 
 SECRET = "a-word-that-nobody-may-see"

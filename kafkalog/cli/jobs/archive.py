@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.arguments import Size, config_pairs, duration
+from kafkalog.cli.arguments import Size, duration
 from kafkalog.cli.connection import PARTIAL_FAILURE, RequestFailed, message_of, with_credentials
-from kafkalog.cli.jobs.spark import JobArguments, job_options, path_on_disk
+from kafkalog.cli.jobs.spark import JobArguments, job_options
+from kafkalog.cli.jobs.table_place import TablePlace, with_table
 from kafkalog.client import ClientError
 from kafkalog.env.clock import SystemClock
-from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.jobs.fleet import ArrowMissing, sums
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.secrets import CredentialsAt
@@ -28,24 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.client import Basic, Bearer, Tls
-    from kafkalog.jobs.archive.archive_table import ArchiveTable
-
-
-def _table(
-    parquet: str | None, iceberg: str | None, catalog: str, properties: dict[str, str]
-) -> ArchiveTable:
-    """Open the table. Raises UnusableTable, IcebergMissing, OSError."""
-    if parquet is not None:
-        root = path_on_disk("--parquet", parquet, "; --iceberg writes to stores")
-        from kafkalog.jobs.archive.parquet_table import ParquetTable
-
-        return ParquetTable(root, SystemFilesystem())
-    assert iceberg is not None, "checked with the arguments"
-    if "." not in iceberg:
-        raise click.UsageError("--iceberg takes NAMESPACE.TABLE")
-    from kafkalog.jobs.archive.iceberg_table import IcebergTable
-
-    return IcebergTable(catalog, iceberg, properties)
 
 
 def _by_reference(
@@ -64,16 +46,7 @@ def _by_reference(
     "--url", "urls", metavar="URL,...", help="Daemons, instead of DIR...: http(s)://host:port."
 )
 @with_credentials
-@click.option("--parquet", metavar="DIR", help="Archive into Parquet files in this directory.")
-@click.option("--iceberg", metavar="NAMESPACE.TABLE", help="Archive into this Iceberg table.")
-@click.option("--catalog", default="default", help="Catalog of the Iceberg table.")
-@click.option(
-    "--catalog-property",
-    "properties",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override pyiceberg's configuration: type, uri, warehouse, ... Repeatable.",
-)
+@with_table
 @click.option("--min-age", type=duration, help="Leave younger records for later: 1h, 30m.")
 @click.option(
     "--uncommitted", is_flag=True, help="Archive records of open and aborted transactions as well."
@@ -102,10 +75,7 @@ def run(
     urls: str | None,
     credentials: Basic | Bearer | None,
     tls: Tls | None,
-    parquet: str | None,
-    iceberg: str | None,
-    catalog: str,
-    properties: tuple[str, ...],
+    place: TablePlace,
     min_age: int | None,
     uncommitted: bool,
     may_lose: bool,
@@ -120,8 +90,6 @@ def run(
 
     Example: kafkalog archive run --url http://127.0.0.1:8082 --parquet ./archive
     """
-    if (parquet is None) is (iceberg is None):
-        raise click.UsageError("Give either --parquet or --iceberg")
     if bool(urls) is bool(arguments.dirs):
         raise click.UsageError("Give either --url or DIR...")
     access = Access(
@@ -142,7 +110,7 @@ def run(
         max_commit_bytes=max_commit_bytes,
         may_lose=may_lose,
     )
-    table = _table(parquet, iceberg, catalog, dict(config_pairs(properties, "--catalog-property")))
+    table = place.open()
     try:
         with closing(open_logs(access)) as logs:
             rows = job.archive(logs, table, options, arguments.runner("archive"))

@@ -253,6 +253,11 @@ def _naming(name: str) -> Iterator[None]:
     except (KafkalogError, OSError):
         raise
     except Exception as error:  # catalogs raise whatever their libraries do
+        if "database is locked" in str(error):
+            raise UnusableTable(
+                f"{name}: another process has locked the SQLite file of the catalog for too long: "
+                "wait until it has ended, and run again"
+            ) from error
         raise UnusableTable(f"{name}: {type(error).__name__}: {error}") from error
 
 

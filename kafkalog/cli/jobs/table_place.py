@@ -1,0 +1,141 @@
+"""The options that say where the table of an archive is."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from kafkalog.cli.arguments import config_pairs
+from kafkalog.cli.jobs.spark import path_on_disk
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.jobs.archive.archive_table import UnusableTable
+from kafkalog.log.inspect.directory_facts import enclosing_log_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkalog.jobs.archive.archive_table import ArchiveTable
+
+    Command = Callable[..., None]
+
+_WAIT_SECONDS = 30  # for a lock on the catalog's file; a commit holds it for some ms
+_NOT_IN_ADDRESSES = "#?%"  # they end a part of an address, or are decoded
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """A catalog of Iceberg tables; ``properties`` override pyiceberg's configuration of ``name``.
+
+    warehouse  the directory of a catalog that is a file in it
+    """
+
+    name: str
+    properties: Mapping[str, str]
+    warehouse: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlace:
+    """Where a table is: in the directory ``parquet``, or as ``iceberg`` in the catalog."""
+
+    parquet: str | None
+    iceberg: str | None
+    catalog: Catalog
+
+    def open(self) -> ArchiveTable:
+        """Open the table. Raises UnusableTable, IcebergMissing, OSError."""
+        filesystem = SystemFilesystem()
+        if self.parquet is not None:
+            from kafkalog.jobs.archive.parquet_table import ParquetTable
+
+            return ParquetTable(self.parquet, filesystem)
+        assert self.iceberg is not None, "checked with the arguments"
+        warehouse = self.catalog.warehouse
+        if warehouse is not None:
+            around = enclosing_log_dir(filesystem, filesystem.real_path(warehouse))
+            if around is not None:
+                raise UnusableTable(
+                    f"{warehouse} would be in the log directory {around}: give another path"
+                )
+            filesystem.make_dir(warehouse)
+        from kafkalog.jobs.archive.iceberg_table import IcebergTable
+
+        return IcebergTable(self.catalog.name, self.iceberg, self.catalog.properties)
+
+
+def catalog_in(warehouse: str) -> dict[str, str]:
+    """Properties of a catalog without a server: an SQLite file beside the tables, for one machine.
+
+    A job waits for a lock of another one on that file.
+    """
+    address = f"sqlite:///{warehouse}/catalog.db?timeout={_WAIT_SECONDS}"
+    return {"type": "sql", "uri": address, "warehouse": f"file://{warehouse}"}
+
+
+_catalog_options = (
+    click.option(
+        "--warehouse",
+        metavar="DIR",
+        help="Directory for Iceberg tables and an SQLite catalog of them: no server is needed.",
+    ),
+    click.option("--catalog", default="default", help="Catalog of the Iceberg table."),
+    click.option(
+        "--catalog-property",
+        "properties",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override --warehouse and pyiceberg's configuration: type, uri, ... Repeatable.",
+    ),
+)
+
+
+def with_catalog(command: Command) -> Command:
+    """Add the options of a catalog; the command gets ``catalog``."""
+
+    @functools.wraps(command)
+    def body(
+        *args: object,
+        warehouse: str | None,
+        catalog: str,
+        properties: tuple[str, ...],
+        **options: object,
+    ) -> None:
+        given = dict(config_pairs(properties, "--catalog-property"))
+        if warehouse is not None:
+            warehouse = path_on_disk(
+                "--warehouse", warehouse, "; for stores give --catalog-property"
+            )
+            if any(each in warehouse for each in _NOT_IN_ADDRESSES):
+                raise click.UsageError("--warehouse has no #, ? or % in its path")
+            given = {**catalog_in(warehouse), **given}
+        command(*args, catalog=Catalog(catalog, given, warehouse), **options)
+
+    for option in reversed(_catalog_options):
+        body = option(body)
+    return body
+
+
+def with_table(command: Command) -> Command:
+    """Add the options of a table and its catalog; the command gets ``place``."""
+
+    @click.option("--parquet", metavar="DIR", help="Archive into Parquet files in this directory.")
+    @click.option("--iceberg", metavar="NAMESPACE.TABLE", help="Archive into this Iceberg table.")
+    @with_catalog
+    @functools.wraps(command)
+    def body(
+        *args: object, parquet: str | None, iceberg: str | None, catalog: Catalog, **options: object
+    ) -> None:
+        if (parquet is None) is (iceberg is None):
+            raise click.UsageError("Give either --parquet or --iceberg")
+        if iceberg is not None and "." not in iceberg:
+            raise click.UsageError("--iceberg takes NAMESPACE.TABLE")
+        if parquet is not None:
+            if catalog.warehouse is not None:
+                raise click.UsageError("--warehouse is for --iceberg")
+            parquet = path_on_disk("--parquet", parquet, "; --iceberg writes to stores")
+        command(*args, place=TablePlace(parquet, iceberg, catalog), **options)
+
+    return body

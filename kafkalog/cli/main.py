@@ -295,7 +295,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "dump": "kafkalog.cli.offline.dump:segments_dump",
         "list": "kafkalog.cli.offline.segments:list_command",
     },
-    "archive": _of("jobs.archive", "run"),
+    "archive": {**_of("jobs.archive", "run"), **_of("jobs.maintain", "maintain")},
     "auth": _of("backup", "hash-password", "new-token"),
     "compat": {
         **_of("kafka_tools.install", "install"),
@@ -312,7 +312,7 @@ COMMANDS: dict[str, dict[str, str]] = {
 }
 _GROUP_HELP = {
     "compact": "Show what compaction would save and why it does not run; clean by hand.",
-    "archive": "Append the new records of topics to tables, in processes or on Spark.",
+    "archive": "Append the new records of topics to tables, and maintain these.",
     "auth": "Create lines for the credentials file, without a daemon.",
     "records": "Delete records below an offset.",
     "retention": "Show why segments are kept and when they are deleted; run a pass now.",

@@ -117,11 +117,13 @@ def _cell(value: object) -> str:
     return f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
-_SHARED = (
+_SOURCES = (
     # Log directories, or single partition directories.
     click.argument("directories", nargs=-1, metavar="[DIR]..."),
     click.option("--dirs", multiple=True, hidden=True, help="Former spelling of DIR..., as a,b."),
     click.option("--topic", "topics", multiple=True, help="Only this topic. Repeatable."),
+)
+_SHARED = (
     click.option(
         "--spark/--no-spark",
         "is_on_spark",
@@ -143,13 +145,24 @@ _SHARED = (
 
 
 def job_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of every job; the command gets ``arguments`` instead of them.
+    """Add the options of every job over logs; the command gets ``arguments`` instead of them.
 
     Errors of the job become click's; an interrupt by a signal ends the job as Ctrl-C does.
     """
+    return _with_options(command, (*_SOURCES, *_SHARED))
 
+
+def table_job_options(command: Callable[..., None]) -> Callable[..., None]:
+    """As `job_options`, for a job that reads no logs."""
+    return _with_options(command, _SHARED)
+
+
+def _with_options(
+    command: Callable[..., None], options: Sequence[Callable[..., Any]]
+) -> Callable[..., None]:
     def body(*places: Any, **given: Any) -> None:  # noqa: ANN401 - click's
-        given["dirs"] = (*given.pop("directories"), *given["dirs"])
+        given["dirs"] = (*given.pop("directories", ()), *given.pop("dirs", ()))
+        given.setdefault("topics", ())
         names = ("dirs", "topics", "is_on_spark", "processes", "output", "file")
         values = {name: given.pop(name) for name in names}
         if values["file"] is not None:
@@ -169,7 +182,7 @@ def job_options(command: Callable[..., None]) -> Callable[..., None]:
 
     body.__name__, body.__doc__ = command.__name__, command.__doc__
     body.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]  # click's
-    for option in reversed(_SHARED):
+    for option in reversed(options):
         body = option(body)
     return body
 

@@ -19,7 +19,7 @@ import re
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
@@ -31,6 +31,7 @@ from kafkalog.jobs.archive.archive_table import (
     sync_local,
     topics_text,
 )
+from kafkalog.jobs.archive.data_files import ancestors, properties_of, without_retries
 from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
 from kafkalog.spark.logs.secrets import SecretByValue, SecretMissing
 
@@ -50,6 +51,13 @@ _SECRET = re.compile(r"secret|password|token|key|credential|sas|connection|heade
 
 class IcebergMissing(KafkalogError):
     """pyiceberg is missing; the message says what to install."""
+
+
+class StoredFile(NamedTuple):
+    """A file of a store; ``modified_ms``: None: the store does not say."""
+
+    size_bytes: int
+    modified_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,33 @@ class IcebergStore:
         if self._io().new_input(path).exists():
             self._io().delete(path)
 
+    def stored_files(self) -> dict[str, StoredFile]:
+        """What is stored below the table's location, by path. Raises UnusableTable, OSError."""
+        from pyarrow.fs import FileSelector
+
+        io = self._io()
+        if not hasattr(io, "fs_by_scheme"):
+            raise UnusableTable(
+                f"{type(io).__name__} cannot list files: set the catalog property "
+                "py-io-impl=pyiceberg.io.pyarrow.PyArrowFileIO"
+            )
+        scheme, authority, root = io.parse_location(self.location, io.properties)
+        found: dict[str, StoredFile] = {}
+        for folder in ("data", "metadata"):
+            wanted = FileSelector(f"{root}/{folder}", allow_not_found=True, recursive=True)
+            for each in io.fs_by_scheme(scheme, authority).get_file_info(wanted):
+                if each.is_file:
+                    modified_ms = None if each.mtime_ns is None else each.mtime_ns // 10**6
+                    path = self.location + each.path.removeprefix(root)
+                    found[path] = StoredFile(each.size, modified_ms)
+        return found
+
+    def place_of(self, path: str) -> str:
+        """A path without its scheme, to be compared with others."""
+        from pyiceberg.io.pyarrow import PyArrowFileIO
+
+        return PyArrowFileIO.parse_location(path, dict(self.properties))[2]
+
     def _io(self) -> Any:  # noqa: ANN401 - pyiceberg's FileIO
         from pyiceberg.io import load_file_io
 
@@ -160,7 +195,14 @@ def _looked_up(store: IcebergStore) -> dict[str, str]:
 class IcebergTable:
     """``ArchiveTable`` for a table of a catalog; see the module. A missing table is created."""
 
-    def __init__(self, catalog: str, identifier: str, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        catalog: str,
+        identifier: str,
+        properties: Mapping[str, str],
+        *,
+        must_exist: bool = False,
+    ) -> None:
         """``properties`` have precedence over those of pyiceberg's configuration.
 
         ``identifier``: NAMESPACE.TABLE. Raises IcebergMissing, UnusableTable.
@@ -170,6 +212,8 @@ class IcebergTable:
         self._name = f"{catalog}.{identifier}"
         with _naming(self._name):
             self._catalog = _load(catalog, properties)
+            if must_exist and not self._catalog.table_exists(identifier):
+                raise UnusableTable(f"{self._name} does not exist: nothing was archived there")
             table = self._made()
         self.position = _last_position(table, self._name)
         self.store = IcebergStore(
@@ -200,8 +244,8 @@ class IcebergTable:
 
     def row_count(self) -> int:
         """The number of rows in the current snapshot. Raises UnusableTable."""
-        with _naming(self._name):
-            return int(self._catalog.load_table(self._identifier).scan().count())
+        with self.loaded() as table:
+            return int(table.scan().count())
 
     def abandon(self) -> None:
         """See ArchiveTable: orphans are left to Iceberg's procedure."""
@@ -209,6 +253,17 @@ class IcebergTable:
     def close(self) -> None:
         """See ArchiveTable."""
         self._catalog.close()
+
+    @property
+    def name(self) -> str:
+        """The name of the table with its catalog, for messages."""
+        return self._name
+
+    @contextmanager
+    def loaded(self) -> Iterator[Any]:
+        """pyiceberg's table as it is now. Errors of pyiceberg in the block are UnusableTable."""
+        with _naming(self._name):
+            yield self._catalog.load_table(self._identifier)
 
     def _made(self) -> Any:  # noqa: ANN401 - pyiceberg's Table
         """The table; a new one is partitioned by topic."""
@@ -263,13 +318,10 @@ def _naming(name: str) -> Iterator[None]:
 
 def _last_position(table: Any, name: str) -> Position:  # noqa: ANN401 - pyiceberg's Table
     """The position in the nearest snapshot that has one, else in the table. UnusableTable."""
-    snapshot = table.current_snapshot()
-    while snapshot is not None:
-        marks = snapshot.summary.additional_properties if snapshot.summary else {}
+    for snapshot in ancestors(table):
+        marks = properties_of(snapshot)
         if marks.get(OFFSETS):
             return _position_in(marks, name)
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else table.snapshot_by_id(parent)
     if OFFSETS not in table.properties and table.current_snapshot() is not None:
         raise UnusableTable(
             f"{name} has data, but no snapshot or property says up to which offsets: give another "
@@ -293,9 +345,7 @@ def _append(
     position: Position,
 ) -> None:
     """Commit on top of the snapshot that ``table`` has loaded. Raises CommitFailedException."""
-    once = {**table.metadata.properties, "commit.retry.num-retries": "0"}
-    # Only in this copy: the property in the table is for its other writers.
-    table.metadata = table.metadata.model_copy(update={"properties": once})
+    without_retries(table)
     marks = {OFFSETS: json.dumps(offsets_text(position)), TOPICS: json.dumps(topics_text(position))}
     with table.transaction() as transaction:
         transaction.set_properties(marks)

@@ -1,0 +1,124 @@
+"""``kafkalog archive maintain``. The job is ``kafkalog.jobs.archive.maintain``.
+
+Owns the arguments and what is printed. Runs in processes of this machine, or on Spark.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from contextlib import closing
+
+import click
+
+from kafkalog.cli.arguments import Size, config_pairs, duration, execute_option
+from kafkalog.cli.connection import PARTIAL_FAILURE
+from kafkalog.cli.jobs.spark import JobArguments, table_job_options
+from kafkalog.cli.output import confirm
+from kafkalog.env.clock import SystemClock
+from kafkalog.jobs.fleet import ArrowMissing
+
+_ORPHAN_AGE_MIN_MS = 3_600_000
+
+
+@click.command()
+@click.pass_context
+@table_job_options
+@click.option("--iceberg", metavar="NAMESPACE.TABLE", required=True, help="The Iceberg table.")
+@click.option("--catalog", default="default", help="Catalog of the Iceberg table.")
+@click.option(
+    "--catalog-property",
+    "properties",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override pyiceberg's configuration: type, uri, warehouse, ... Repeatable.",
+)
+@click.option(
+    "--target-file-bytes",
+    type=Size(min=1),
+    default="512MiB",
+    metavar="N",
+    help="Size of a merged file; files above three quarters of it stay as they are.",
+)
+@click.option(
+    "--min-files",
+    type=click.IntRange(min=2),
+    default=5,
+    metavar="N",
+    help="Merge fewer neighbours only if they fill a file.",
+)
+@click.option(
+    "--snapshots-older-than",
+    "snapshot_age_ms",
+    type=duration,
+    default="5d",
+    metavar="AGE",
+    help="Let snapshots of this age expire, and remove the files that only they have.",
+)
+@click.option(
+    "--keep-snapshots",
+    "snapshots_kept",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="The newest snapshots stay at any age.",
+)
+@click.option(
+    "--orphans-older-than",
+    "orphan_age_ms",
+    type=duration,
+    default="3d",
+    metavar="AGE",
+    help="Remove files of this age that are in no snapshot; at least 1h.",
+)
+@execute_option
+def maintain(
+    ctx: click.Context,
+    arguments: JobArguments,
+    iceberg: str,
+    catalog: str,
+    properties: tuple[str, ...],
+    execute: bool,
+    is_sure: bool,
+    target_file_bytes: int,
+    min_files: int,
+    snapshot_age_ms: int,
+    snapshots_kept: int,
+    orphan_age_ms: int,
+) -> None:
+    """Merge small files of an Iceberg archive, expire snapshots, remove orphan files.
+
+    The rows stay the same, and archives may run meanwhile. Who reads a snapshot that expires
+    misses its files. Exit 3 if something could not be merged.
+
+    Example: kafkalog archive maintain --iceberg lake.orders --execute
+    """
+    if "." not in iceberg:
+        raise click.UsageError("--iceberg takes NAMESPACE.TABLE")
+    if orphan_age_ms < _ORPHAN_AGE_MIN_MS:
+        raise click.UsageError(
+            "--orphans-older-than is at least 1h: files of a running archive are in no snapshot"
+        )
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
+    from kafkalog.jobs.archive import maintain as job
+    from kafkalog.jobs.archive.iceberg_table import IcebergTable
+
+    given = dict(config_pairs(properties, "--catalog-property"))
+    if execute:
+        confirm(f"Rewrite {iceberg} and remove files of it?", is_sure=is_sure)
+    now_ms = SystemClock().wall_ms()
+    options = job.MaintainOptions(
+        expire_before_ms=now_ms - snapshot_age_ms,
+        orphans_before_ms=now_ms - orphan_age_ms,
+        target_file_bytes=target_file_bytes,
+        min_files=min_files,
+        snapshots_kept=snapshots_kept,
+    )
+    with closing(IcebergTable(catalog, iceberg, given, must_exist=True)) as table:
+        rows = job.maintain(table, options, arguments.runner("maintain"), execute=execute)
+    problems = sum(row.problem is not None for row in rows)
+    arguments.show(job.MaintainedStep, rows, {"dry_run": not execute, "problems": problems})
+    if not execute:
+        click.echo("Nothing was changed; add --execute.", err=True)
+    if problems:
+        ctx.exit(PARTIAL_FAILURE)

@@ -21,7 +21,7 @@ try:
     from kafkalog.cli.arguments import PROGRAM
     from kafkalog.cli.configs import settings_from, with_settings_source
     from kafkalog.cli.main import INTERRUPTED, make_cli, sentence_of
-    from kafkalog.errors import InvalidConfig, KafkalogError, UnusableLogDirs
+    from kafkalog.errors import InvalidConfig, KafkalogError, LogDirOffline, UnusableLogDirs
     from kafkalog.server.early_stop import EarlyStop
 except KeyboardInterrupt:  # imports take long enough for a Ctrl-C
     raise SystemExit(130) from None
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.broker_config import BrokerConfig
     from kafkalog.broker.directory.writer import CompletionSink
+    from kafkalog.env.process_facts import AccessFault
     from kafkalog.observe.terminal_line import TerminalLine
     from kafkalog.server.daemon import Graph
     from kafkalog.settings import Settings
@@ -176,8 +177,8 @@ def warn_of_overlooked_data(settings: Settings) -> None:
         )
 
 
-def _check_write_access(settings: Settings) -> None:
-    """Say how to get it where it is missing; what is left of the directories decides the start.
+def _check_write_access(settings: Settings) -> list[AccessFault]:
+    """Log how to get it where it is missing; what is left of the directories decides the start.
 
     Blocks on the disks: part of the load, so that one that hangs is seen from outside.
     """
@@ -185,12 +186,15 @@ def _check_write_access(settings: Settings) -> None:
 
     from kafkalog.env.process_facts import write_access_fault
 
+    faults = []
     for log_dir in settings.broker.log_dirs:
         fault = write_access_fault(log_dir)
         if fault is not None:
+            faults.append(fault)
             structlog.get_logger("kafkalog").error(
                 "No write access to log directory", log_dir=log_dir, **dataclasses.asdict(fault)
             )
+    return faults
 
 
 def _show_compiling(
@@ -252,12 +256,14 @@ def _build(settings: Settings, sink: CompletionSink, give_up: Callable[[], None]
     operations = Operations(manager)
 
     def load() -> None:
-        _check_write_access(settings)
+        faults = _check_write_access(settings)
         scheduler.startup()
         try:
             manager.startup()
-        except BaseException:
+        except BaseException as error:
             scheduler.shutdown()
+            if faults and isinstance(error, LogDirOffline):  # no directory is left
+                raise LogDirOffline(" ".join((error.message, *map(str, faults)))) from error
             raise
 
     def close() -> None:

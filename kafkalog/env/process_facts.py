@@ -144,6 +144,12 @@ class AccessFault:
     process: str  # uid:gid
     remedy: str
 
+    def __str__(self) -> str:
+        return (
+            f"The daemon runs as {self.process} and may not write to {self.path} (owner "
+            f"{self.owner}, mode {self.mode}): {self.remedy}."
+        )
+
 
 def write_access_fault(log_dir: str) -> AccessFault | None:
     """The first of the directory and its entries that this process may not write to, or None.

@@ -112,6 +112,34 @@ def test_a_directory_that_is_not_there_yet(volume: Path) -> None:
     assert write_access_fault(str(volume / "a")) is None
 
 
+def test_the_last_line_of_a_refused_start_names_the_remedy(volume: Path) -> None:
+    """A newcomer reads only it: the line with the remedy stood far above."""
+    log_dir = volume / "log0"
+    log_dir.mkdir(0o755)
+    other = ("setpriv", f"--reuid={UID}", f"--regid={GID}", "--clear-groups")
+    python = (*other, sys.executable, "-m", "kafkalog")
+    reachable = subprocess.run([*python, "--version"], check=False, capture_output=True, cwd=ROOT)
+    if reachable.returncode != 0:
+        pytest.skip("another user cannot read the interpreter or the sources")
+    overrides = ("--override", f"log.dirs={log_dir}", "--override", "http.port=0")
+    done = subprocess.run(
+        [*python, "server", *overrides],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env={**os.environ, "HOME": str(volume)},
+        timeout=120,
+    )
+    assert done.returncode == 1, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert last["event"] == "Cannot start"
+    assert (
+        f"The daemon runs as {UID}:{GID} and may not write to {log_dir} (owner 0:0, mode 0755): "
+        f"chown -R {UID}:{GID} {log_dir}, or in Kubernetes"
+    ) in last["reason"]
+
+
 # A mount of its own over the directory, as systemd's ProtectSystem=strict makes everything.
 READ_ONLY = """
 set -e

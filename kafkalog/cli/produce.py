@@ -35,6 +35,7 @@ _BATCH_RECORDS = 1000
 _BATCH_BYTES = 512 << 10
 _LINGER_SECONDS = 0.1
 _READ_BYTES = 64 << 10
+_RANGES_SHOWN = 10
 _TOO_LARGE = 41301  # for the topic's max.message.bytes
 
 _ApiRecord = dict[str, Any]  # of the binary format of the HTTP API
@@ -223,6 +224,7 @@ class _Sender:
         self._has_partition = partition is not None
         self.outcomes = Outcomes()
         self._first_too_large: int | None = None  # the number of its line
+        self._unknown = _LineRanges()  # lines that may be in the topic
         self._stop: str = ""  # where, and at which line to go on
 
     def send(self, records: list[_ApiRecord], numbers: Sequence[int]) -> bool:
@@ -241,10 +243,14 @@ class _Sender:
             receipts = document_of(answer, "offsets")["offsets"] if answer.body else None
         except ClientError as error:
             outcomes.fail(error, count)
-            self._stop = _stop_at(numbers, is_refused=was_not_appended(error))
+            is_refused = was_not_appended(error)
+            if not is_refused:
+                self._unknown.add(numbers[0], numbers[-1])
+            self._stop = _stop_at(numbers, is_refused=is_refused)
             return False
         except KeyboardInterrupt:
             outcomes.unknown += count
+            self._unknown.add(numbers[0], numbers[-1])
             outcomes.reasons["Interrupted before the answer."] += count
             raise
         outcomes.is_answered = receipts is not None
@@ -255,6 +261,8 @@ class _Sender:
             failure = entry_failure(receipt)
             if failure is not None:
                 outcomes.fail(failure, 1)
+                if not was_not_appended(failure):
+                    self._unknown.add(number, number)
                 if failure.error_code == _TOO_LARGE and self._first_too_large is None:
                     self._first_too_large = number
                 continue
@@ -285,13 +293,42 @@ class _Sender:
             click.echo(f"Error: {bad_line}", err=True)
         if is_part_left:
             click.echo("The last line has no end; it was not sent.", err=True)
+        if outcomes.unknown:
+            click.echo(
+                f"It is not known whether {self._unknown} of the input are in the topic: look "
+                "there before you send them again.",
+                err=True,
+            )
         if self._stop:
             click.echo(self._stop, err=True)
         click.echo(outcomes, err=True)
-        if outcomes.unknown:
-            click.echo(
-                "Unknown records may be in the topic: look before you send them again.", err=True
-            )
+
+
+class _LineRanges:
+    """Numbers of lines, as people write them; of many ranges only the first ones."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int]] = []
+        self._is_cut = False
+
+    def add(self, first: int, last: int) -> None:
+        """Lines behind all that were added before."""
+        if self._ranges and self._ranges[-1][1] + 1 == first:
+            self._ranges[-1] = (self._ranges[-1][0], last)
+        elif len(self._ranges) < _RANGES_SHOWN:
+            self._ranges.append((first, last))
+        else:
+            self._is_cut = True
+
+    def __str__(self) -> str:
+        texts = [
+            f"line {first}" if first == last else f"lines {first} to {last}"
+            for first, last in self._ranges
+        ]
+        if self._is_cut:
+            texts.append("later ones")
+        *before, end = texts
+        return f"{', '.join(before)} and {end}" if before else end
 
 
 def _stop_at(numbers: Sequence[int], *, is_refused: bool) -> str:
@@ -304,7 +341,12 @@ def _stop_at(numbers: Sequence[int], *, is_refused: bool) -> str:
         return ""
     if is_refused:
         return f"Stopped at line {first}: no later line is in the topic. Go on with line {first}."
-    return f"Stopped after line {last}: no later line was sent. Go on with line {last + 1}."
+    sent = f"lines {first} to {last} are" if first < last else f"line {last} is"
+    other = "the first of them that is not" if first < last else f"line {last}"
+    return (
+        f"Stopped after line {last}: no later line was sent. Go on with line {last + 1} if {sent} "
+        f"in the topic, otherwise with {other}."
+    )
 
 
 @click.command()

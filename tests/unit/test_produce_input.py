@@ -181,7 +181,11 @@ def test_receipts_are_counted_by_what_they_say() -> None:
         (NoRoom("full", status=507, nothing_was_done=True), range(4001, 5001),
          "Stopped at line 4001: no later line is in the topic. Go on with line 4001."),
         (OutcomeUnknown("cut"), range(4001, 5001),
-         "Stopped after line 5000: no later line was sent. Go on with line 5001."),
+         "Stopped after line 5000: no later line was sent. Go on with line 5001 if lines 4001 to "
+         "5000 are in the topic, otherwise with the first of them that is not."),
+        (OutcomeUnknown("cut"), [7],
+         "Stopped after line 7: no later line was sent. Go on with line 8 if line 7 is in the "
+         "topic, otherwise with line 7."),
         (NoRoom("full", status=507, nothing_was_done=True), [1], ""),
     ],
 )  # fmt: skip
@@ -193,7 +197,39 @@ def test_the_line_to_go_on_with_is_named(
     assert not sender.send([{"value": None}] * len(numbers), numbers)
     sender.report(None, False)
     said = capsys.readouterr().err.splitlines()
-    assert said[1:-1][:1] == ([stop] if stop else [])
+    *before, told, total = said if stop else [*said[:-1], "", said[-1]]
+    assert told == stop
+    assert total == str(sender.outcomes)
+    if sender.outcomes.unknown:  # told before the advice to go on, which stands on it
+        assert before[-1].startswith("It is not known whether line")
+
+
+def test_unknown_lines_are_named_before_a_later_stop(capsys: pytest.CaptureFixture[str]) -> None:
+    """A refusal says "go on with line 6": lines 2 and 4 to 5 before it may be missing."""
+    fine, unsynced = '{"partition":0,"offset":0}', '{"error_code":50003,"error":"no sync"}'
+    first = ",".join((fine, unsynced, fine, unsynced, unsynced))
+    full = NoRoom("full", status=507, nothing_was_done=True)
+    sender = sender_of(Answering(f'{{"offsets":[{first}]}}'.encode(), full))
+    assert sender.send([{"value": None}] * 5, range(1, 6))
+    assert not sender.send([{"value": None}] * 2, range(6, 8))
+    sender.report(None, False)
+    *_, unknown, stop, total = capsys.readouterr().err.splitlines()
+    assert unknown == (
+        "It is not known whether line 2 and lines 4 to 5 of the input are in the topic: look there "
+        "before you send them again."
+    )
+    assert stop.endswith("Go on with line 6.")
+    assert total == "Records appended: 2, refused: 2, unknown: 3"
+
+
+def test_of_many_unknown_lines_the_first_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    fine, unsynced = '{"partition":0,"offset":0}', '{"error_code":50003,"error":"no sync"}'
+    sender = sender_of(Answering(f'{{"offsets":[{",".join((fine, unsynced) * 20)}]}}'.encode()))
+    assert sender.send([{"value": None}] * 40, range(1, 41))
+    sender.report(None, False)
+    unknown = capsys.readouterr().err.splitlines()[-2]
+    assert "whether line 2, line 4, " in unknown
+    assert "line 20 and later ones of the input are in the topic" in unknown
 
 
 def test_the_line_that_is_too_large_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -219,7 +219,8 @@ class PeriodicTasks:
     def _measure(self, log_dir: LogDir) -> None:
         """Sizes of one directory for the metrics page, which never touches the disk itself."""
         metrics, path = self._runtime.metrics, log_dir.path
-        metrics.set_log_dir_space(path, *log_dir.measure_space())
+        space = log_dir.measure_space()
+        metrics.set_log_dir_space(path, used_bytes=space.used_bytes, free_bytes=space.usable_bytes)
         logs = self._logs.table.logs_in(path)
         metrics.log_dir_partitions.labels(path).set(len(logs))
         metrics.log_dir_segments.labels(path).set(sum(len(log.segments) for log in logs))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kafkalog.env.filesystem import DiskSpace
     from kafkalog.errors import KafkalogError
     from kafkalog.format.topic_names import TopicPartition
 
@@ -126,15 +127,14 @@ class LogDirDescription:
     """One entry of ``log.dirs``; an offline one names its reason and holds no partitions.
 
     ``full_reason``: why an online one refuses all or the larger appends; None: it does not.
-    Bytes are those of its file system when last measured (every 10 s), -1 when unknown.
+    ``space`` is measured every 10 s.
     """
 
     path: str
     is_cordoned: bool
     offline_reason: str | None
     full_reason: str | None
-    total_bytes: int
-    usable_bytes: int
+    space: DiskSpace
     partitions: Sequence[PartitionSize]
 
 

@@ -14,12 +14,13 @@ from kafkalog.cli.connection import exit_after, is_failed, name_of, names_of, wi
 from kafkalog.cli.kafka_tools.log_dirs import tool_lines
 from kafkalog.cli.main import CommandGroup
 from kafkalog.cli.output import TEXT, TIMESTAMP_MAX_MS, is_printed, print_table, timestamp_text
+from kafkalog.env.filesystem import DiskSpace
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
 
 _POLL_SECONDS = 1.0
-_DIR_HEADINGS = ("DIRECTORY", "STATE", "PARTITIONS", "BYTES", "USABLE", "OF BYTES")
+_DIR_HEADINGS = ("DIRECTORY", "STATE", "PARTITIONS", "BYTES", "DISK USED", "AVAILABLE")
 _IN_DIR_HEADINGS = ("PARTITION", "BYTES", "LAG OF MOVE", "DIRECTORY")
 _MOVE_HEADINGS = (
     "PARTITION", "STATE", "COPIED", "OF BYTES", "OFFSET LAG", "FROM", "TO", "REASON"
@@ -60,9 +61,9 @@ def dirs() -> None:
 def describe(topics: str | None, client: Client, output: str) -> None:
     """Show the partitions of each log directory with their bytes, and what is offline.
 
-    The reason why a directory is offline goes to standard error. --output json has that reason, and
-    total and usable bytes (-1: unknown). Without a terminal the lines are those of kafka-log-dirs,
-    the last one its JSON.
+    DISK USED and AVAILABLE are those of df. The reason why a directory is offline goes to standard
+    error. --output json has that reason, and the bytes of the disk (-1: unknown). Without a
+    terminal the lines are those of kafka-log-dirs, the last one its JSON.
 
     Example: kafkalog dirs describe --topics orders
     """
@@ -90,9 +91,9 @@ def describe(topics: str | None, client: Client, output: str) -> None:
 def _dir_row(log_dir: dict[str, Any]) -> tuple[object, ...]:
     is_online = log_dir["error"] is None
     sizes = sum(one["size"] for one in log_dir["partitions"])
-    spaces = (
-        None if log_dir[name] < 0 else log_dir[name] for name in ("usableBytes", "totalBytes")
-    )
+    space = DiskSpace(*(log_dir[name] for name in ("totalBytes", "usableBytes", "usedBytes")))
+    ratio = space.used_ratio
+    spaces = (None, None) if ratio is None else (f"{ratio:.1%}", space.usable_bytes)
     state = "online" if is_online else "offline"
     return (log_dir["logDir"], state, len(log_dir["partitions"]), sizes, *spaces)
 

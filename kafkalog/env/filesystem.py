@@ -16,6 +16,23 @@ if TYPE_CHECKING:
 Buffer = bytes | bytearray | memoryview
 
 
+class DiskSpace(NamedTuple):
+    """Of a file system, in bytes; -1: not known. The figures of ``df``.
+
+    What is neither used nor usable is reserved for root: no share of it is of any use here.
+    """
+
+    total_bytes: int
+    usable_bytes: int
+    used_bytes: int
+
+    @property
+    def used_ratio(self) -> float | None:
+        """What ``df`` calls Use%: of what is used or usable. None: not known."""
+        whole_bytes = self.used_bytes + self.usable_bytes
+        return self.used_bytes / whole_bytes if self.total_bytes > 0 and whole_bytes > 0 else None
+
+
 class ReadableFile(Protocol):
     """A file that is open for reading, on a disk or in an object store."""
 
@@ -178,8 +195,8 @@ class Filesystem(ReadFilesystem, Protocol):
     def lock(self, path: str) -> DirLock:
         """Create the file and lock it; BlockingIOError when another process holds the lock."""
 
-    def space(self, path: str) -> tuple[int, int]:
-        """(total bytes, bytes available to this process) of the file system of path."""
+    def space(self, path: str) -> DiskSpace:
+        """Of the file system of path."""
 
     def device(self, path: str) -> int:
         """The same number for paths on the same file system."""

@@ -17,7 +17,7 @@ import struct
 import threading
 from typing import TYPE_CHECKING
 
-from kafkalog.env.filesystem import FileStat
+from kafkalog.env.filesystem import DiskSpace, FileStat
 from kafkalog.env.page_cache import is_cached
 
 if TYPE_CHECKING:
@@ -414,10 +414,12 @@ class SystemFilesystem(WholeFiles):
                 os.close(fd)
         return in_the_way != fcntl.F_UNLCK
 
-    def space(self, path: str) -> tuple[int, int]:
+    def space(self, path: str) -> DiskSpace:
         """See Filesystem."""
         status = os.statvfs(path)
-        return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+        used_blocks = status.f_blocks - status.f_bfree
+        blocks = (status.f_blocks, status.f_bavail, used_blocks)
+        return DiskSpace(*(count * status.f_frsize for count in blocks))
 
     def device(self, path: str) -> int:
         """See Filesystem."""

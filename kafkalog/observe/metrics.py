@@ -120,11 +120,11 @@ class Metrics(Declarations):
         "Always 1; the label says why it is offline.", "log_dir", "reason"
     )
     log_dir_full = gauge("1 while appends are refused: too little free space.", "log_dir")
-    log_dir_capacity_bytes = gauge("Size of the directory's file system.", "log_dir")
-    log_dir_free_bytes = gauge("Bytes that the daemon may still write to the disk.", "log_dir")
-    log_dir_used_bytes = gauge(
-        "Bytes of the file system that are not free to the daemon.", "log_dir"
+    log_dir_capacity_bytes = gauge(
+        "Used and free bytes of the file system, without those reserved for root.", "log_dir"
     )
+    log_dir_free_bytes = gauge("Bytes that the daemon may still write to the disk.", "log_dir")
+    log_dir_used_bytes = gauge("Bytes used on the file system, by anybody.", "log_dir")
     log_awaiting_delete_bytes = gauge(
         "Bytes of deleted .log files whose file.delete.delay.ms is not over.", "log_dir"
     )
@@ -257,11 +257,11 @@ class Metrics(Declarations):
         """The thread was alive at wall_ms."""
         self.thread_heartbeat_timestamp_seconds.labels(thread).set(wall_ms / 1000)
 
-    def set_log_dir_space(self, log_dir: str, capacity_bytes: int, free_bytes: int) -> None:
+    def set_log_dir_space(self, log_dir: str, *, used_bytes: int, free_bytes: int) -> None:
         """Space of the file system. A periodic task calls it, because a scrape touches no disk."""
-        self.log_dir_capacity_bytes.labels(log_dir).set(capacity_bytes)
+        self.log_dir_capacity_bytes.labels(log_dir).set(used_bytes + free_bytes)
         self.log_dir_free_bytes.labels(log_dir).set(free_bytes)
-        self.log_dir_used_bytes.labels(log_dir).set(capacity_bytes - free_bytes)
+        self.log_dir_used_bytes.labels(log_dir).set(used_bytes)
 
     def watch_tasks(self, tasks: Callable[[], Iterable[TaskSample]]) -> None:
         """Set where a scrape reads the background tasks from; must be quick and touch no disk."""

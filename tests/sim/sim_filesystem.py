@@ -14,7 +14,7 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.env.filesystem import FileStat
+from kafkalog.env.filesystem import DiskSpace, FileStat
 from kafkalog.env.system_filesystem import WholeFiles
 from tests.sim.sim_crash import CrashMode, Survivor
 from tests.sim.sim_faults import FaultPlan, Operation
@@ -66,6 +66,7 @@ class SimFilesystem(WholeFiles):
         self.clock = clock
         self.faults = FaultPlan()
         self.capacity_bytes = capacity_bytes
+        self.reserved_bytes = 0  # for root
         self.on_call = on_call
         self.generation = 0  # handles of a killed process are of an older one
         self.open_handles = 0
@@ -285,10 +286,12 @@ class SimFilesystem(WholeFiles):
         self.enter("stat", path)
         return path in self._locked
 
-    def space(self, path: str) -> tuple[int, int]:
+    def space(self, path: str) -> DiskSpace:
         self.enter("space", path)
         self._existing(path)
-        return self.capacity_bytes, max(0, self.capacity_bytes - self._used_pages * PAGE_BYTES)
+        used_bytes = self._used_pages * PAGE_BYTES
+        usable_bytes = max(0, self.capacity_bytes - self.reserved_bytes - used_bytes)
+        return DiskSpace(self.capacity_bytes, usable_bytes, used_bytes)
 
     def device(self, path: str) -> int:
         """See Filesystem; there is one file system."""

@@ -14,12 +14,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from kafkalog.broker.broker_config import BrokerConfig
+from kafkalog.broker.directory.free_space import UNKNOWN_SPACE
 from kafkalog.broker.directory.log_dir import REGISTRY_FILE
 from kafkalog.broker.topics.registry import RegisteredTopic, decode_registry
 from kafkalog.broker.values import Acks, ConfigChange, MoveState
 from kafkalog.errors import DiskFull, InvalidReplicaAssignment, InvalidRequest, LogDirOffline
 from kafkalog.format.disk.properties import decode_meta_properties
 from kafkalog.format.topic_names import encode_id
+from kafkalog.observe.prometheus import value_of
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkalog.broker.values import LogDirDescription
+    from kafkalog.env.filesystem import DiskSpace
     from tests.sim.sim_filesystem import SimFilesystem
 
 
@@ -84,27 +87,43 @@ def test_space_is_known_from_the_start_and_measured_again() -> None:
     """M14: what a task measured; asking touches no disk."""
     sim = SimManager().start()
 
-    def space() -> set[tuple[int, int]]:
+    def space() -> set[DiskSpace]:
         calls: list[str] = []
         sim.disk.on_call = lambda: calls.append("disk")
-        found = {
-            (each.total_bytes, each.usable_bytes) for each in sim.operations.log_dirs.describe()
-        }
+        found = {each.space for each in sim.operations.log_dirs.describe()}
         sim.disk.on_call = None
         assert calls == []
         return found
 
-    ((total, usable),) = space()
-    assert (total, usable) == sim.disk.space(DIRS[0])
+    (first,) = space()
+    assert first == sim.disk.space(DIRS[0])
     sim.operations.topics.create("t", 1)
     for _ in range(3):
         assert sim.produce("t", batch_of("v" * 100_000), Acks.ALL).error is None
-    assert space() == {(total, usable)}
+    assert space() == {first}
     sim.clock.advance_ms(10_000)
-    ((same_total, less),) = space()
-    assert same_total == total
-    assert less <= usable - 300_000
-    assert (same_total, less) == sim.disk.space(DIRS[0])
+    (second,) = space()
+    assert second.total_bytes == first.total_bytes
+    assert second.usable_bytes <= first.usable_bytes - 300_000
+    assert second == sim.disk.space(DIRS[0])
+
+
+def test_a_disk_is_as_full_as_df_shows() -> None:
+    """What is reserved for root is neither used nor available."""
+    sim = SimManager().start()
+    sim.disk.capacity_bytes, sim.disk.reserved_bytes = 1_000_000, 600_000
+    sim.clock.advance_ms(10_000)
+    (space,) = {each.space for each in sim.operations.log_dirs.describe()}
+    used_bytes = space.used_bytes
+    assert space == (1_000_000, 400_000 - used_bytes, used_bytes)
+    assert space.used_ratio == used_bytes / 400_000
+    metrics = sim.metrics
+    gauges = (metrics.log_dir_used_bytes, metrics.log_dir_free_bytes)
+    for path in DIRS:
+        used, free = (value_of(each, path) for each in gauges)
+        assert (used, free) == (used_bytes, 400_000 - used_bytes)
+        assert value_of(metrics.log_dir_capacity_bytes, path) == used + free
+    assert UNKNOWN_SPACE.used_ratio is None
 
 
 A, B = DIRS
@@ -228,7 +247,7 @@ def assert_half_is_told(sim: SimManager, lines: list[Any], victim: str) -> None:
     assert sorted(line["first"] + own) == names
     assert line["count"] == len(line["first"])
     (bad,) = [each for each in sim.operations.log_dirs.describe() if each.offline_reason]
-    assert (bad.path, bad.total_bytes, bad.usable_bytes, bad.partitions) == (victim, -1, -1, [])
+    assert (bad.path, bad.space, bad.partitions) == (victim, UNKNOWN_SPACE, [])
     ready = sim.operations.readiness()
     assert (ready.offline_dirs, ready.offline_partitions) == (1, PARTITIONS // 2)
     assert ready.partitions == PARTITIONS // 2

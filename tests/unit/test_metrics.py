@@ -126,7 +126,7 @@ def busy_metrics() -> Metrics:
     metrics.beat("writer-0", 1_500)
     metrics.cleaner.observe_clean("t", 10, 5, {"superseded": 3})
     metrics.observe_retention("t", [("time", 1_234_567)])
-    metrics.set_log_dir_space("/d", 10, 4)
+    metrics.set_log_dir_space("/d", used_bytes=6, free_bytes=4)
     metrics.flush_seconds.labels("ok").observe(0.003)
     metrics.process_io = lambda: (4096, 8192)
     return metrics

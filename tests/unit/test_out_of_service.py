@@ -72,7 +72,7 @@ def without_indexes(disk: SimFilesystem) -> SimFilesystem:
 
 def fill(disk: SimFilesystem) -> int:
     """No page is left; how many bytes there were."""
-    free_bytes = disk.space("/data/a")[1]
+    free_bytes = disk.space("/data/a").usable_bytes
     disk.capacity_bytes -= free_bytes
     return free_bytes
 

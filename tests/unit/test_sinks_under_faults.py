@@ -293,7 +293,7 @@ def move_state(sim: SimManager) -> None:
 def fill(sim: SimManager) -> None:
     free_bytes = sim.manager.runtime.config.log_dir_min_free_bytes // 2
     for unit in sim.manager.logs.online_units:
-        sim.disk.capacity_bytes += free_bytes - sim.disk.space(unit.log_dir.path)[1]
+        sim.disk.capacity_bytes += free_bytes - sim.disk.space(unit.log_dir.path).usable_bytes
         unit.log_dir.measure_space()
         assert unit.log_dir.is_full
 

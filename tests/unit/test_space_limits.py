@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.broker.directory.commands import Command
+    from kafkalog.env.filesystem import DiskSpace
 
 
 RESERVE = 1_000_000
@@ -48,7 +49,7 @@ def manager_with(
 
 
 def free_bytes(sim: SimManager) -> int:
-    return sim.disk.space("/data/a")[1]
+    return sim.disk.space("/data/a").usable_bytes
 
 
 def set_free(sim: SimManager, free: int) -> None:
@@ -166,7 +167,7 @@ def test_a_disk_that_hides_what_it_lacks_is_asked_less_and_less() -> None:
     sim = manager_with(1_000_000, reserve_bytes=0)
     told = sim.disk.space
     set_free(sim, 0)
-    sim.disk.space = lambda path: (told(path)[0], 1 << 30)  # type: ignore[method-assign]
+    sim.disk.space = lambda path: told(path)._replace(usable_bytes=1 << 30)  # type: ignore[method-assign]
     with capture_logs() as lines:
         for _ in range(6_000):
             assert isinstance(append(sim).error, DiskFull)
@@ -283,7 +284,7 @@ def test_an_append_asks_the_file_system_seldom() -> None:
     sim = manager_with(1 << 34)
     looks = 0
 
-    def count(path: str) -> tuple[int, int]:
+    def count(path: str) -> DiskSpace:
         nonlocal looks
         looks += 1
         return SimFilesystem.space(sim.disk, path)

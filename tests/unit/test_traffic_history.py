@@ -112,7 +112,7 @@ def test_a_topic_that_was_made_again_begins_anew() -> None:
 def test_a_disk_that_does_not_fill(free_bytes: list[int], expected_ms: int | None) -> None:
     sampled = Sampled()
     for free in free_bytes:
-        sampled.metrics.set_log_dir_space("/data/a", 10_000, free)
+        sampled.metrics.set_log_dir_space("/data/a", used_bytes=10_000 - free, free_bytes=free)
         sampled.sample(MEASURE_EVERY)
     assert sampled.history.full_in_ms("/data/a") == expected_ms
 
@@ -122,7 +122,7 @@ def test_a_disk_that_fills() -> None:
     sampled = Sampled()
     for minute in range(90):
         free = 1_000_000 - 1000 * minute
-        sampled.metrics.set_log_dir_space("/data/a", 10_000_000, free)
+        sampled.metrics.set_log_dir_space("/data/a", used_bytes=9_000_000, free_bytes=free)
         sampled.sample(MEASURE_EVERY)
     assert sampled.history.full_in_ms("/data/a") == pytest.approx(911 * 60_000, rel=0.01)
     assert sampled.history.full_in_ms("/data/b") is None

@@ -184,7 +184,7 @@ class Backup:
             for log in logs
         )
         with self._files.guard():
-            _, usable = self._filesystem.space(self._files.directory)
+            usable = self._filesystem.space(self._files.directory).usable_bytes
         self._progress["estimated_bytes"] = needed
         if usable - needed < self._min_free_bytes:
             raise DiskFull(

@@ -160,7 +160,9 @@ class BackupFiles:
         with self.guard():
             if not self._filesystem.exists(directory):
                 directory = _parent(directory)
-            return self._filesystem.device(directory), self._filesystem.space(directory)[1]
+            return self._filesystem.device(directory), self._filesystem.space(
+                directory
+            ).usable_bytes
 
     def make_dir(self, name: str) -> None:
         """Make a directory below; ``sync_dir`` of its parent makes the name durable."""

@@ -108,15 +108,13 @@ class LogDirOperations:
             offline_reason = reasons.get("offline")
             partitions = sizes.get(log_dir.path, []) if offline_reason is None else []
             partitions.sort(key=lambda each: each.topic_partition)
-            total_bytes, usable_bytes = log_dir.space
             described.append(
                 LogDirDescription(
                     path=log_dir.path,
                     is_cordoned=log_dir.is_cordoned,
                     offline_reason=offline_reason,
                     full_reason=reasons.get("full"),
-                    total_bytes=total_bytes,
-                    usable_bytes=usable_bytes,
+                    space=log_dir.space,
                     partitions=partitions,
                 )
             )

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kafkalog.env.filesystem import DiskSpace
 from kafkalog.errors import DiskFull
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from kafkalog.env.clock import Clock
     from kafkalog.env.threads import Mutex
 
-UNKNOWN_SPACE = (-1, -1)  # Kafka's UNKNOWN_VOLUME_BYTES
+UNKNOWN_SPACE = DiskSpace(-1, -1, -1)  # Kafka's UNKNOWN_VOLUME_BYTES
 _LOOK_INTERVAL_NS = 250_000_000
 _WAIT_MAX_NS = 32_000_000_000
 _TRIAL_NS = 1_000_000_000  # a refusal later than that has nothing to do with the one before
@@ -69,7 +70,7 @@ class FreeSpace:
         self._resumed_ns: int | None = None
         self._retry_ns = 0  # appends do not come back before
         self._wait_ns = 0
-        self.known = UNKNOWN_SPACE  # (total, usable) bytes when they were last measured
+        self.known = UNKNOWN_SPACE  # when it was last measured
         # counted down by the writer thread, set by the threads that measure; the half that is left
         # covers an append between them
         self._unmeasured_bytes = 0
@@ -88,10 +89,10 @@ class FreeSpace:
         if left < 0 or self.full_reason is not None:
             self._look(size_bytes)
 
-    def note(self, space: tuple[int, int]) -> None:
-        """(total, usable) bytes now, and what follows from them for appends."""
+    def note(self, space: DiskSpace) -> None:
+        """What it is now, and what follows from that for appends."""
         self.known = space
-        free_bytes = space[1]
+        free_bytes = space.usable_bytes
         with self._mutex:
             self._unmeasured_bytes = max((free_bytes - self._min_free_bytes) // 2, _STEP_BYTES)
             if free_bytes > self._resume_above_bytes:
@@ -150,10 +151,10 @@ class FreeSpace:
         if reason is not None:
             raise DiskFull(reason, log_dir=self._path)
         self._unmeasured_bytes -= size_bytes
-        if self._min_free_bytes and self.known[1] - size_bytes < self._min_free_bytes:
+        if self._min_free_bytes and self.known.usable_bytes - size_bytes < self._min_free_bytes:
             reason = (
-                f"Log directory {self._path} has {self.known[1]} bytes free; {size_bytes} more "
-                f"would leave fewer than log.dir.min.free.bytes ({self._min_free_bytes})"
+                f"Log directory {self._path} has {self.known.usable_bytes} bytes free; "
+                f"{size_bytes} more would leave fewer than log.dir.min.free.bytes ({self._min_free_bytes})"
             )
             with self._mutex:
                 is_told = self._tight_reason is not None

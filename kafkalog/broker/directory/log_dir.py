@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kafkalog.env.clock import Clock
-    from kafkalog.env.filesystem import DirLock, Filesystem, ReadFilesystem
+    from kafkalog.env.filesystem import DirLock, DiskSpace, Filesystem, ReadFilesystem
     from kafkalog.env.random import Random
     from kafkalog.env.threads import Threads
     from kafkalog.format.disk.log_proofs import CheckedOffsets, LogKey
@@ -278,8 +278,8 @@ class LogDir:
 
     # ---- space
 
-    def measure_space(self) -> tuple[int, int]:
-        """(total, usable) bytes of its file system now, published as ``space``; guarded.
+    def measure_space(self) -> DiskSpace:
+        """Of its file system now, published as ``space``; guarded.
 
         Whether appends are taken follows from them, see ``FreeSpace``.
         """
@@ -289,8 +289,8 @@ class LogDir:
         return space
 
     @property
-    def space(self) -> tuple[int, int]:
-        """(total, usable) bytes when they were last measured; UNKNOWN_SPACE before and offline."""
+    def space(self) -> DiskSpace:
+        """Of its file system when it was last measured; UNKNOWN_SPACE before and offline."""
         return self.free_space.known if self.is_online else UNKNOWN_SPACE
 
     @property

@@ -134,7 +134,6 @@ def _log_dir(path: str, filesystem: Filesystem, mounts: list[Mount]) -> LogDirFa
     nearest = path
     while not os.path.exists(nearest):
         nearest = os.path.dirname(nearest)
-    _, usable_bytes = filesystem.space(nearest)
     lock = os.path.join(path, LOCK_FILE)
     names = filesystem.list_dir(path) if exists else []
     return LogDirFacts(
@@ -143,7 +142,7 @@ def _log_dir(path: str, filesystem: Filesystem, mounts: list[Mount]) -> LogDirFa
         os.access(nearest, os.W_OK | os.X_OK),
         exists and filesystem.exists(lock) and filesystem.is_locked(lock),
         _used_bytes(path),
-        usable_bytes,
+        filesystem.space(nearest).usable_bytes,
         filesystem.device(nearest),
         mount_of(filesystem.real_path(nearest), mounts),
         Counter(each.topic for each in map(live_partition, names) if each is not None),

@@ -43,8 +43,9 @@ class LogDirView(Fragment):
     offline_reason: str | None
     full_reason: str | None
     is_cordoned: bool
-    total_bytes: int | None
-    usable_bytes: int | None
+    total_bytes: Known
+    usable_bytes: Known
+    used_bytes: Known
     used_ratio: float | None
     full_in_ms: int | None = None
     partitions: int | None
@@ -74,13 +75,11 @@ def log_dirs_view(operations: Operations) -> LogDirsView:
 def log_dir_view(log_dir: LogDirDescription, history: TrafficHistory) -> LogDirView:
     """One log directory."""
     is_online = log_dir.offline_reason is None
-    is_measured = log_dir.total_bytes > 0 and log_dir.usable_bytes >= 0
+    space = log_dir.space
     largest = sorted(log_dir.partitions, key=lambda each: each.size_bytes, reverse=True)
     return LogDirView.of(
         log_dir,
-        total_bytes=log_dir.total_bytes if is_measured else None,
-        usable_bytes=log_dir.usable_bytes if is_measured else None,
-        used_ratio=1 - log_dir.usable_bytes / log_dir.total_bytes if is_measured else None,
+        space,
         full_in_ms=history.full_in_ms(log_dir.path) if is_online else None,
         partitions=len(log_dir.partitions) if is_online else None,
         log_bytes=sum(each.size_bytes for each in log_dir.partitions) if is_online else None,

@@ -305,11 +305,11 @@ def alerts_of(
         alerts.append(_alert(unserved, "KafkalogLogDirOffline", is_critical=True))
     for each in log_dirs:
         if each.path not in faulty and each.used_ratio is not None:
-            free_ratio = 1 - each.used_ratio
-            if free_ratio < LEAST_FREE_RATIO:
-                is_critical = free_ratio < _CRITICAL_FREE_RATIO
+            available_ratio = 1 - each.used_ratio
+            if available_ratio < LEAST_FREE_RATIO:
+                is_critical = available_ratio < _CRITICAL_FREE_RATIO
                 runbook = "KafkalogDiskCritical" if is_critical else "KafkalogDiskLow"
-                sentence = f"{each.path} has {free_ratio:.1%} free"
+                sentence = f"{each.path} has {available_ratio:.1%} available"
                 alerts.append(_alert(sentence, runbook, is_critical=is_critical))
     alerts += [
         _alert(f"{name} is dead", "KafkalogCleanerThreadDead", is_critical=True)

@@ -243,6 +243,7 @@ class LogDirAnswer(AnswerBody, rename="camel"):
     is_cordoned: bool
     total_bytes: int
     usable_bytes: int
+    used_bytes: int
     partitions: list[LogDirPartition]
 
 
@@ -282,6 +283,7 @@ def _log_dir(log_dir: LogDirDescription) -> LogDirAnswer:
     return answer_of(
         LogDirAnswer,
         log_dir,
+        log_dir.space,
         error=None if log_dir.offline_reason is None else _OFFLINE,
         reason=log_dir.offline_reason,
         log_dir=log_dir.path,

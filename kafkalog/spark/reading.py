@@ -26,9 +26,9 @@ from kafkalog.kernels.records.arrow_columns import (
     FillStatus,
     OmittedColumn,
 )
-from kafkalog.spark.logs.open import read_piece, require_same_topic
+from kafkalog.spark.logs.open import other_topic, read_piece, require_same_topic
 from kafkalog.spark.logs.values import CHUNK_BYTES, CorruptLog, DataLost
-from kafkalog.spark.planning import LossPolicy
+from kafkalog.spark.planning import LOGGER, LossPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
@@ -41,9 +41,12 @@ if TYPE_CHECKING:
 
 
 def batches_of(
-    piece: Piece, options: SourceOptions, schema: pa.Schema
+    piece: Piece, options: SourceOptions, schema: pa.Schema, *, skips_recreated: bool = False
 ) -> Generator[pa.RecordBatch, None, None]:
     """The records of a task of Spark in these columns, in offset order.
+
+    skips_recreated   a topic that was recreated before the task began is a warning, and none of its
+                      records are read: the next micro-batch reads them from the start
 
     Missing offsets raise DataLost; with failOnDataLoss=false they are logged and skipped. Raises
     CorruptLog in any case, and DataLost for a topic that was recreated: the rows that were yielded
@@ -51,6 +54,10 @@ def batches_of(
     that is closed early.
     """
     policy = LossPolicy.of(options)
+    other = other_topic(piece, options.access) if skips_recreated else None
+    if other is not None:
+        LOGGER.warning("%s; the next batch reads the new topic from its start", other)
+        return
     while True:
         chunks = read_piece(
             piece, options.access, chunk_bytes=options.chunk_bytes, check_crcs=options.check_crcs

@@ -114,8 +114,9 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
-        return rows_of(partition, self._schema, self._options)
+        """The rows of one task; none of a recreated topic that is read from its start."""
+        restarts = self._options.restarts_recreated_topics
+        return rows_of(partition, self._schema, self._options, skips_recreated=restarts)
 
     def commit(self, end: OffsetDocument) -> None:
         """Do nothing: the checkpoint holds the offsets."""

@@ -17,16 +17,24 @@ if TYPE_CHECKING:
 
 
 def rows_of(
-    partition: InputPartition, schema: StructType, options: SourceOptions
+    partition: InputPartition,
+    schema: StructType,
+    options: SourceOptions,
+    *,
+    skips_recreated: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task; none for the empty partition that Spark makes for an empty plan."""
+    """The rows of a task; none for the empty partition that Spark makes for an empty plan.
+
+    ``skips_recreated``: see `batches_of`.
+    """
     if partition.value is None:
         return
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from kafkalog.spark.reading import batches_of
 
-    yield from batches_of(partition.value, options, to_arrow_schema(schema, timezone="UTC"))
+    columns = to_arrow_schema(schema, timezone="UTC")
+    yield from batches_of(partition.value, options, columns, skips_recreated=skips_recreated)
     settle_worker()
 
 

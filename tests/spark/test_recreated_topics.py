@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from tests.spark.log_directory import Row
 
 pytestmark = pytest.mark.spark
-FIRST, SECOND, THIRD = (UUID(int=number) for number in (1, 2, 3))
+FIRST, SECOND, THIRD, FOURTH = (UUID(int=number) for number in (1, 2, 3, 4))
+ALL = ReadAllAvailable()
 OFFSETS = StructType([StructField("partition", IntegerType()), StructField("offset", LongType())])
 
 
@@ -165,9 +166,17 @@ def test_a_topic_that_is_recreated_after_a_batch_was_planned(
     (batch,) = restarting.read(task)
     assert batch.column("offset").to_pylist() == list(range(90))
     recreate(logs, THIRD, 90)
-    for each in (reader, restarting):  # the next run of the batch knows what it may read
-        with pytest.raises(DataLost, match="recreated"):
-            list(each.read(task))
+    with pytest.raises(DataLost, match="recreated"):
+        list(reader.read(task))
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        assert list(restarting.read(task)) == []
+    assert "the next batch reads the new topic from its start" in caplog.records[-1].getMessage()
+    reading = restarting.read(restarting.partitions(end, restarting.latestOffset(end, ALL))[0])
+    next(reading)
+    recreate(logs, FOURTH, 90)
+    with pytest.raises(DataLost, match="recreated"):  # the rows may be of both
+        list(reading)
 
 
 def test_a_topic_that_vanishes(logs: LogDirectory) -> None:
@@ -198,6 +207,27 @@ def test_a_batch_query_reads_one_topic(logs: LogDirectory, fails: str) -> None:
     for task in tasks:
         with pytest.raises(DataLost, match="the topic was deleted and recreated"):
             list(reader.read(task))
+
+
+def test_a_topic_that_is_recreated_while_a_batch_is_planned(
+    logs: LogDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """After its id was looked up, or from a store's older listing: a task sees it before it reads.
+    The next batch reads the new topic whole, so that the query does not end.
+    """
+    restarting = stream_reader(path=str(logs.path), recreatedtopicstrategy="earliest")
+    start = restarting.initialOffset()
+    end = restarting.latestOffset(start, ALL)
+    tasks = restarting.partitions(start, end)
+    recreate(logs, SECOND, 90, 190)
+    with caplog.at_level(logging.WARNING):
+        assert [batch for task in tasks for batch in restarting.read(task)] == []
+    assert len(caplog.records) == len(tasks) == 2
+    last = restarting.latestOffset(end, ALL)
+    rows = [
+        batch.num_rows for t in restarting.partitions(end, last) for batch in restarting.read(t)
+    ]
+    assert sum(rows) == 90 + 190
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kafkalog.spark.logs.daemon import DaemonLogs
     from kafkalog.spark.logs.directory import DirectoryLogs
+    from kafkalog.spark.logs.values import DataLost
 
     OpenedLogs = DirectoryLogs | DaemonLogs
     """`Logs` with durable ends and archived offsets, for archives."""
@@ -60,8 +61,15 @@ def require_same_topic(piece: Piece, access: Access) -> None:
 
     Call it after a piece was read. A topic that is deleted by then was read before.
     """
+    error = other_topic(piece, access)
+    if error is not None:
+        raise error
+
+
+def other_topic(piece: Piece, access: Access) -> DataLost | None:
+    """The error for another topic that has the name now; None: there is none, or no id is known."""
     if piece.topic_id is None:
-        return
+        return None
     if access.paths:
         from kafkalog.spark.logs.directory_reader import directory_topic_id
 
@@ -70,5 +78,6 @@ def require_same_topic(piece: Piece, access: Access) -> None:
         from kafkalog.spark.logs.daemon import daemon_topic_id
 
         now = daemon_topic_id(piece, access)
-    if now not in (None, piece.topic_id):
-        raise topic_recreated(piece.range, piece.topic_id, now)
+    if now is None or now == piece.topic_id:
+        return None
+    return topic_recreated(piece.range, piece.topic_id, now)

@@ -24,8 +24,9 @@ fish. Kafka's own tools (`kafkalog compat`) keep Kafka's grammar: [kafka-tools.m
 
 Commands that connect to a daemon have these options in addition to their own. Secrets are read
 from files or from the terminal. While the daemon starts, a command says so and waits for a minute.
-If nothing answers at an address of this machine, it says so and tries for 10 seconds: a daemon that
-was just started has not opened its port yet. `kafkalog health` does not wait.
+If nothing answers at an address of this machine, it says so and tries for 10 seconds, and for up to
+180 while it sees the process of a daemon that is starting and has not opened its port yet.
+`kafkalog health` does not wait.
 
 """
 

@@ -3,8 +3,9 @@
 Secrets come from files or from the terminal, never from the command line, which others can read. A
 client makes one try of each request, so that a person or a script sees the reason of a failure at
 once; only for a daemon that is starting it waits, and says so. One on this machine may not have
-opened its port yet: a start was often called for in the line before. In an answer about several
-partitions each failure is an entry; the exit status is then 3, or 1 when all failed.
+opened its port yet: a start was often called for in the line before. It is waited for as long as
+its process can be seen, and for some seconds when none is. In an answer about several partitions
+each failure is an entry; the exit status is then 3, or 1 when all failed.
 
 ``kafkalog health`` is the probe of the container image and of scripts; exit 0 or 1.
 """
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 30.0
 STARTING_SECONDS = 60.0
 NO_DAEMON_SECONDS = 10.0
+OPENING_SECONDS = 180.0  # for the process of a daemon that has no port yet
 _PAUSE_SECONDS_MAX = 0.5
 _HEALTH_SECONDS = 3.0
 PARTIAL_FAILURE = 3
@@ -52,14 +54,23 @@ class WaitNotice:
     """Says on standard error that the command waits: once for a port, once for a start."""
 
     def __init__(self) -> None:
-        self._said: set[bool] = set()
+        self._said: set[tuple[bool, float]] = set()
 
     def __call__(self, failure: ClientError, seconds: float) -> None:
         """The failure says how far the start is; the seconds, how long the command waits."""
-        if failure.is_starting not in self._said:
-            self._said.add(failure.is_starting)
-            state = _printable(failure.message.partition(";")[0].rstrip("."))
+        if (failure.is_starting, seconds) not in self._said:
+            self._said.add((failure.is_starting, seconds))
+            state = state_of(failure)
+            if seconds == OPENING_SECONDS and not failure.is_starting:
+                state += ", but a daemon is starting on this machine"
             click.echo(f"{state}; waiting up to {seconds:.0f} seconds.", err=True)
+
+
+def _opening_seconds(port: int) -> float:
+    """How long to wait for a daemon of this machine that has no port yet; 0: there is none."""
+    from kafkalog.env.daemon_processes import starting_daemons  # late: for a closed port only
+
+    return OPENING_SECONDS if starting_daemons(port) else 0.0
 
 
 url_option = click.option(
@@ -164,15 +175,17 @@ def open_client(
     if "," in url:
         raise click.UsageError(f"There is one daemon: give one address, not a list: '{url}'")
     try:
-        is_here = Address.of(url).is_loopback
+        address = Address.of(url)
     except ValueError as error:
         message = f"The address of a daemon is http://host:port, not '{url}'"
         raise click.UsageError(message) from error
+    is_here = address.is_loopback
     retries = retries or Retries(
         deadline_seconds=0,
         backoff_seconds_max=_PAUSE_SECONDS_MAX,
         starting_seconds=STARTING_SECONDS,
         no_daemon_seconds=NO_DAEMON_SECONDS if is_here else 0.0,
+        opening_seconds=functools.partial(_opening_seconds, address.port) if is_here else None,
         on_waiting=WaitNotice(),
     )
     try:
@@ -193,6 +206,11 @@ def open_client(
 def message_of(error: ClientError) -> str:
     """The message, with what an operator can do about it; no byte of it steers a terminal."""
     return _printable(_advised(error))
+
+
+def state_of(failure: ClientError) -> str:
+    """What the failure says of the daemon, without its advice and its full stop."""
+    return _printable(failure.message.partition(";")[0].rstrip("."))
 
 
 def _printable(text: str) -> str:

@@ -17,9 +17,10 @@ this request, pause for this time), and the client carries them out and passes b
 
 The pause doubles from `backoff_seconds` to `backoff_seconds_max`, has a random jitter of up to half
 of it, and is never shorter than the daemon's Retry-After. When the next pause would end after the
-deadline, which counts from the first failure, the last failure is raised. A change whose answer was
-lost once may have been made, whatever later tries say: a later refusal for a passing reason is
-raised as OutcomeUnknown, and any other one without ``nothing_was_done``.
+deadline, which counts from the first failure, the last failure is raised; with `starting_seconds`
+it counts anew from the first answer of a daemon that is starting. A change whose answer was lost
+once may have been made, whatever later tries say: a later refusal for a passing reason is raised as
+OutcomeUnknown, and any other one without ``nothing_was_done``.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ class Retries:
 
     starting_seconds   the deadline, if it is later, while the daemon says that it is starting
     no_daemon_seconds  likewise, while there is no connection because no daemon may run there
+    opening_seconds    likewise; called each time, for a daemon that is about to open its port; it
+                       returns 0 when none is
     on_waiting         called with the failure and the deadline before each pause that one of these
-                       two allows
+                       three allows
     """
 
     deadline_seconds: float = 30.0
@@ -54,14 +57,17 @@ class Retries:
     backoff_seconds_max: float = 2.0
     starting_seconds: float = 0.0
     no_daemon_seconds: float = 0.0
+    opening_seconds: Callable[[], float] | None = None
     on_waiting: Callable[[ClientError, float], None] | None = None
 
     def patience_seconds(self, failure: ClientError) -> float:
         """The deadline that the kind of failure has of its own; 0: none."""
         if failure.is_starting:
             return self.starting_seconds
-        is_unconnected = isinstance(failure, ConnectFailed) and failure.may_be_down
-        return self.no_daemon_seconds if is_unconnected else 0.0
+        if not (isinstance(failure, ConnectFailed) and failure.may_be_down):
+            return 0.0
+        opening_seconds = 0.0 if self.opening_seconds is None else self.opening_seconds()
+        return max(self.no_daemon_seconds, opening_seconds)
 
 
 ONE_TRY = Retries(deadline_seconds=0)
@@ -97,12 +103,20 @@ def may_repeat(repeat: Repeat, failure: ClientError) -> bool:
 
 
 def pause_seconds(
-    retries: Retries, failure: ClientError, tries: int, elapsed_seconds: float, chance: float
+    retries: Retries,
+    failure: ClientError,
+    tries: int,
+    elapsed_seconds: float,
+    chance: float,
+    patience_seconds: float = 0.0,
 ) -> float | None:
-    """The wait before the next try; None when it would pass the deadline. Pure."""
+    """The wait before the next try; None when it would pass the deadline. Pure.
+
+    ``patience_seconds``: the deadline of the failure's kind.
+    """
     ceiling = min(retries.backoff_seconds * 2.0 ** min(tries - 1, 60), retries.backoff_seconds_max)
     seconds = max(ceiling * (1 + chance) / 2, failure.retry_after_seconds)
-    deadline_seconds = max(retries.deadline_seconds, retries.patience_seconds(failure))
+    deadline_seconds = max(retries.deadline_seconds, patience_seconds)
     return seconds if elapsed_seconds + seconds <= deadline_seconds else None
 
 
@@ -110,8 +124,9 @@ def send_with_retries(
     request: Request, context: RetryContext
 ) -> Generator[Effect, Outcome, Answer]:
     """Send one request until it is answered or the deadline passes. Raises ClientError."""
+    retries = context.retries
     began: float | None = None
-    tries, unanswered = 0, None
+    tries, unanswered, was_starting = 0, None, False
     while True:
         outcome = yield request
         assert outcome is not None, "a request has an outcome"
@@ -121,17 +136,21 @@ def send_with_retries(
             return outcome
         tries += 1
         now = context.clock()
-        began = now if began is None else began
+        is_first_start = failure.is_starting and not was_starting and retries.starting_seconds > 0
+        was_starting = was_starting or failure.is_starting
+        began = now if began is None or is_first_start else began
+        patience_seconds = retries.patience_seconds(failure)
         pause = None
         if may_repeat(request.repeat, failure):
-            pause = pause_seconds(context.retries, failure, tries, now - began, context.chance())
+            pause = pause_seconds(
+                retries, failure, tries, now - began, context.chance(), patience_seconds
+            )
         if pause is None:
             raise failure if request.is_read else _final(failure, unanswered)
         if not failure.nothing_was_done:
             unanswered = failure
-        patience_seconds = context.retries.patience_seconds(failure)
-        if patience_seconds and context.retries.on_waiting is not None:
-            context.retries.on_waiting(failure, patience_seconds)
+        if patience_seconds and retries.on_waiting is not None:
+            retries.on_waiting(failure, patience_seconds)
         yield Pause(pause)
 
 

@@ -18,6 +18,7 @@ from kafkalog.cli import connection
 from kafkalog.cli.main import make_cli
 from kafkalog.client import ClientError
 from kafkalog.client.messages import Address
+from kafkalog.env import daemon_processes
 from kafkalog.server.api import Phase
 from kafkalog.settings import load_settings
 from tests.made_api import api_over, listening
@@ -102,8 +103,17 @@ def test_what_a_server_says_steers_no_terminal(capsys: pytest.CaptureFixture[str
 
 
 @pytest.fixture
-def closed_port() -> Iterator[socket.socket]:
+def starting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Processes of daemons that start on this machine: none, whatever runs beside the test."""
+    found: list[int] = []
+    monkeypatch.setattr(daemon_processes, "starting_daemons", lambda _port: found)
+    return found
+
+
+@pytest.fixture
+def closed_port(starting: list[int]) -> Iterator[socket.socket]:
     """A port that is bound, so that nobody else takes it, and that refuses connections."""
+    assert not starting
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held
@@ -153,6 +163,32 @@ def test_a_port_that_stays_closed_is_an_error_that_says_what_to_do(
     notice, error = done.stderr.splitlines()
     assert (done.exit_code, "waiting up to 0 seconds" in notice) == (1, True)
     assert error.endswith("Connection refused. Is the daemon running? (kafkalog server)")
+    assert "waiting" not in listed(closed_port, "health").stderr
+
+
+def test_a_daemon_without_a_port_is_waited_for_while_its_process_lives(
+    closed_port: socket.socket, starting: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`kafkalog server &` on a busy machine: the command in the next line gave up after 10 s."""
+    monkeypatch.setattr(connection, "NO_DAEMON_SECONDS", 0.0)
+    says, waits = connection.WaitNotice.__call__, list[float]()
+
+    def dying(notice: connection.WaitNotice, failure: ClientError, seconds: float) -> None:
+        says(notice, failure, seconds)
+        waits.append(seconds)
+        if len(waits) == 3:
+            starting.clear()
+
+    monkeypatch.setattr(connection.WaitNotice, "__call__", dying)
+    starting.append(4711)
+    done = listed(closed_port)
+    assert waits == [180, 180, 180]
+    notice, error = done.stderr.splitlines()
+    assert notice.endswith(
+        "refused, but a daemon is starting on this machine; waiting up to 180 seconds."
+    )
+    assert error.endswith("Connection refused. Is the daemon running? (kafkalog server)")
+    starting.append(4711)
     assert "waiting" not in listed(closed_port, "health").stderr
 
 

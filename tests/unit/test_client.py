@@ -304,6 +304,32 @@ def test_a_port_that_is_not_open_has_a_deadline_of_its_own() -> None:
         assert (isinstance(raised, ClientError), pauses) == (True, [])
 
 
+def test_a_daemon_that_is_about_to_open_its_port_is_waited_for() -> None:
+    """As long as it can be seen; the time of its start counts from its first answer."""
+    told: list[float] = []
+    seen = [180.0] * 40
+    retries = Retries(
+        0,
+        backoff_seconds_max=0.5,
+        starting_seconds=30,
+        no_daemon_seconds=5,
+        opening_seconds=lambda: seen.pop() if seen else 0.0,
+        on_waiting=lambda _, seconds: told.append(seconds),
+    )
+    closed = NoAnswer("Connection refused", was_sent=False, may_be_down=True)
+    raised, pauses = play(APPEND, *[closed] * 41, retries=retries)
+    assert isinstance(raised, errors.ConnectFailed)
+    assert sum(pauses) == pytest.approx(18.75)
+    assert set(told) == {180.0}
+    seen[:] = [180.0] * 80
+    starting = error(50304, details={"phase": "starting"}, retry_after="20")
+    answer, pauses = play(APPEND, *[closed] * 80, starting, DONE, retries=retries)
+    assert (answer, sum(pauses) > 30 + 20) == (DONE, True)
+    seen[:] = [180.0] * 80
+    raised, pauses = play(APPEND, *[closed] * 80, starting, starting, retries=retries)
+    assert isinstance(raised, errors.Unavailable)
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

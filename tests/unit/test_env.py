@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkalog.env.clock import SystemClock, TimeSlice
+from kafkalog.env.daemon_processes import starting_daemons
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import DiskFull, KafkalogError, UnknownTopic, first_fault, work_on_each
 from tests.sim.sim_clock import SimClock
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -207,3 +209,63 @@ def test_a_pause_between_two_clocks_is_no_jump(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(time, "time_ns", lambda: next(wall_ns))
     reading = SystemClock().reading()
     assert reading.wall_ms - reading.since_boot_ms == 1_000_000
+
+
+DAEMON = """
+import socket, sys
+with socket.socket() as port:
+    port.bind(("127.0.0.1", 0))
+    print("started", flush=True)
+    sys.stdin.readline()
+    port.listen()
+    print(port.getsockname()[1], flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "is_seen"),
+    [
+        (("/opt/bin/kafkalog", "server"), True),
+        (("kafkalog", "server", "file", "--override", "http.port=8082"), True),
+        (("kafkalog", "server", "--override=http.port=8083"), False),
+        (("kafkalog", "consume"), False),
+    ],
+)
+def test_a_daemon_without_a_port_is_seen_until_it_listens(
+    words: Sequence[str], is_seen: bool
+) -> None:
+    """What a command waits for that follows ``kafkalog server &``."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", DAEMON, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        assert (process.pid in starting_daemons(8082)) is is_seen
+        process.stdin.write("\n")
+        process.stdin.flush()
+        port = int(process.stdout.readline())
+        assert process.pid not in starting_daemons(8082)
+        if words[2:] == () and is_seen:  # it opened the port after the caller was refused
+            assert process.pid in starting_daemons(port)
+        process.kill()
+        process.wait()
+        assert process.pid not in starting_daemons(8082)
+
+
+def test_an_old_process_without_a_port_is_not_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A daemon that stops, or hangs, has closed its port: nobody waits for it."""
+    command = [sys.executable, "-c", DAEMON, "kafkalog", "server"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        assert process.pid in starting_daemons(8082)
+        later = time.clock_gettime(time.CLOCK_BOOTTIME) + 181
+        monkeypatch.setattr(time, "clock_gettime", lambda _: later)
+        assert process.pid not in starting_daemons(8082)
+        process.kill()

@@ -4,12 +4,15 @@ With --group it is a member of the group: an instance of the v2 consumers, which
 when it is idle for consumer.instance.timeout.ms. What was printed and written is committed after
 each page and at the end, and before the first page where each partition begins, as Kafka's consumer
 does: another member or the next run reads on there, also with another --from-beginning.
+
+Without one, and without --exit-at-end, it outlives restarts of the daemon, as Kafka's does.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -22,9 +25,11 @@ from kafkalog.cli.connection import (
     is_failed,
     message_of,
     report_failures,
+    state_of,
     with_client,
 )
-from kafkalog.client import DaemonFault
+from kafkalog.client import ONE_TRY, ClientError, ConnectFailed, DaemonFault, OutcomeUnknown
+from kafkalog.client.errors import NOT_READY
 from kafkalog.client.fetch import page_records
 from kafkalog.client.messages import BINARY, path_of
 
@@ -32,9 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkalog.client import Client, ConsumerRecord
-    from kafkalog.client.records import Isolation
+    from kafkalog.client.records import FetchedRecords, Isolation
 
 _WAIT_MS = 1000
+_AWAY_PAUSE_SECONDS = 0.5
 _TERMINATED = 143  # what a shell says of a program that SIGTERM ended
 
 
@@ -136,7 +142,8 @@ def consume(
     """Print records of a topic, by default those appended from now on.
 
     Without --partition, reads all partitions that are served; exit 3 when one is not. With --group,
-    --from-beginning is for partitions without a commit of the group.
+    --from-beginning is for partitions without a commit of the group. A daemon that restarts is
+    waited for, and reading goes on where it was; with --exit-at-end or --group the command ends.
 
     With --output json, keys, values and headers that are JSON are shown as they are, text as
     strings, and other bytes in base64 with "key_format" or "value_format" beside it. A JSON string
@@ -316,21 +323,13 @@ def _follow(
     waiting: _Waiting,
 ) -> None:
     """Read the partitions in turn; wait only after a round without records."""
+    pages = _Pages(client, topic, isolation, exits=waiting.exits)
     is_idle = False
     while True:
         found = False
         for partition in positions:
             wait = _WAIT_MS // len(positions) if is_idle else 0
-            try:
-                page = client.fetch_page(
-                    topic, partition, positions[partition], max_wait_ms=wait, isolation=isolation
-                )
-            except DaemonFault as error:
-                message = f"Partition {topic}-{partition}: {message_of(error)}"
-                last = error.details.get("last_offset")
-                if last is not None:  # behind the damage
-                    message += f" To read on after it: --partition {partition} --offset {last + 1}"
-                raise RequestFailed(message) from error
+            page = pages.fetch(partition, positions[partition], wait)
             for record in page.records:
                 printer.write(record)
                 if printer.is_full:
@@ -344,3 +343,59 @@ def _follow(
             if waiting.exits:
                 return
             waiting.begin()
+
+
+class _Pages:
+    """Pages of records. A daemon that is away is waited for, unless the end of the log is the end.
+
+    It says once that the daemon is away, and once that it is back.
+    """
+
+    def __init__(
+        self, client: Client, topic: str, isolation: Isolation | None, *, exits: bool
+    ) -> None:
+        self._topic = topic
+        self._isolation = isolation
+        self._client = client if exits else client.with_retries(ONE_TRY)
+        self._exits = exits
+        self._is_away = False
+
+    def fetch(self, partition: int, offset: int, wait_ms: int) -> FetchedRecords:
+        """The page from the offset on. Raises RequestFailed for damage, ClientError."""
+        while True:
+            try:
+                page = self._client.fetch_page(
+                    self._topic, partition, offset, max_wait_ms=wait_ms, isolation=self._isolation
+                )
+            except DaemonFault as error:
+                message = f"Partition {self._topic}-{partition}: {message_of(error)}"
+                last = error.details.get("last_offset")
+                if last is not None:  # behind the damage
+                    message += f" To read on after it: --partition {partition} --offset {last + 1}"
+                raise RequestFailed(message) from error
+            except ClientError as error:
+                if self._exits or not _says_away(error):
+                    raise
+                self._tell(error)
+                time.sleep(_AWAY_PAUSE_SECONDS)
+            else:
+                self._tell(None)
+                return page
+
+    def _tell(self, failure: ClientError | None) -> None:
+        if self._is_away is (failure is not None):
+            return
+        self._is_away = failure is not None
+        text = "The daemon answers again; reading goes on."
+        if failure is not None:
+            sys.stdout.buffer.flush()  # what was read before
+            state = state_of(failure)
+            text = f"{state}; waiting to read on where it was. Ctrl-C stops."
+        click.echo(text, err=True)
+
+
+def _says_away(failure: ClientError) -> bool:
+    """Whether the daemon has stopped, is starting, or cannot be reached for now."""
+    if isinstance(failure, ConnectFailed):
+        return failure.may_be_down
+    return isinstance(failure, OutcomeUnknown) or failure.error_code == NOT_READY

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import http.client
 import os
 import re
@@ -10,13 +11,14 @@ import socket
 import ssl
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 from kafkalog.client.fetch import Reader, TailState
 from kafkalog.client.messages import Address, Answer, NoAnswer, Request
 from kafkalog.client.operations import Blocking, Operations
 from kafkalog.client.producer import Appender, ProducerState
-from kafkalog.client.retry import Effect, Outcome, Pause, Steps, with_retries
+from kafkalog.client.retry import Effect, Outcome, Pause, Retries, Steps, with_retries
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -47,6 +49,12 @@ class Client(Blocking, Operations["Producer", "Tail"]):
         """Close the idle connections; a later call opens new ones."""
         while self._idle:
             self._idle.pop().close()
+
+    def with_retries(self, retries: Retries) -> Client:
+        """The same client with other retries; it shares the connections, and ``close``."""
+        other = copy.copy(self)
+        other._retry_context = replace(self._retry_context, retries=retries)
+        return other
 
     def _new_producer(self, state: ProducerState) -> Producer:
         return Producer(self, state)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkalog.client.records import AppendReceipt
 
 _ERRORS_FROM = 400
-_NOT_READY = 50304
+NOT_READY = 50304
 _BY_STATUS: dict[int, type[ClientError]] = {}
 _BY_CODE: dict[int, type[ClientError]] = {}
 _BY_KAFKA_ERROR: dict[str, type[ClientError]] = {}
@@ -349,7 +349,7 @@ def _not_ready_body(answer: Answer) -> dict[str, Any] | None:
         loaded, partitions = loading.get("partitions_loaded", "?"), loading.get("partitions", "?")
         reason = f"it is starting, {loaded} of {partitions} partitions are loaded"
     message = f"The daemon is not ready: {str(reason).rstrip('.')}."
-    return {"message": message, "error_code": _NOT_READY, "details": details}
+    return {"message": message, "error_code": NOT_READY, "details": details}
 
 
 def _error_body(answer: Answer) -> dict[str, Any] | None:

@@ -19,14 +19,12 @@ from click.testing import CliRunner
 from kafkalog.cli.main import make_cli
 from kafkalog.client import Client, ProducerRecord
 from tests.integration.client_world import CuttingProxy
-from tests.integration.daemon import ROOT, ReservedPort
+from tests.integration.daemon import ROOT, Daemon, ReservedPort
 from tests.integration.http_world import end_offset, until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-    from tests.integration.daemon import Daemon
 
 
 def run(
@@ -360,6 +358,35 @@ def test_an_interrupt_waits_for_the_answer(daemon: Daemon) -> None:
         producing.process.wait(60)
         assert producing.ended() == (130, b"Records appended: 2, refused: 0, unknown: 0\n")
     assert end_offset(daemon, "interrupted") == 2
+
+
+def test_a_consume_outlives_a_restart(tmp_path: Path) -> None:
+    """Each record once, across a stop and a start; two lines say what happened."""
+    daemon = Daemon(tmp_path)
+    with daemon:
+        daemon.create_topic("t")
+        daemon.produce_text("t", "before")
+        url = f"http://127.0.0.1:{daemon.port}"
+        words = ("consume", "t", "--from-beginning", "--max-messages", "2", "--url", url)
+        consuming = subprocess.Popen(
+            [sys.executable, "-u", "-m", "kafkalog", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        assert consuming.stdout is not None
+        assert consuming.stderr is not None
+        assert consuming.stdout.readline() == b"before\n"
+        assert daemon.stop() == 0
+        assert b"; waiting to read on where it was." in consuming.stderr.readline()
+        daemon.start()
+        daemon.produce_text("t", "after")
+        out, told = consuming.communicate(timeout=60)
+    assert (consuming.returncode, out) == (0, b"after\n")
+    assert told.decode().splitlines() == [
+        "The daemon answers again; reading goes on.",
+        "Processed a total of 2 messages",
+    ]
 
 
 def test_what_is_consumed_can_be_produced(daemon: Daemon) -> None:

@@ -9,15 +9,24 @@ import asyncio
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from click.testing import CliRunner
 
-from kafkalog.cli import connection
+from kafkalog.cli import connection, consume
+from kafkalog.cli.consume import Printer
 from kafkalog.cli.main import make_cli
-from kafkalog.client import ClientError
+from kafkalog.client import (
+    ClientError,
+    ConnectFailed,
+    ConsumerRecord,
+    OutcomeUnknown,
+    Unavailable,
+    UnknownTopic,
+)
 from kafkalog.client.messages import Address
+from kafkalog.client.records import FetchedRecords, Position
 from kafkalog.env import daemon_processes
 from kafkalog.server.api import Phase
 from kafkalog.settings import load_settings
@@ -28,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from click.testing import Result
+
+    from kafkalog.client import Client, Retries
 
 SETTINGS = load_settings(None, {}, {"http.port": "0"})
 STARTS = "The daemon is starting: 0 of 0 partitions are loaded"
@@ -97,6 +108,79 @@ def test_what_a_server_says_steers_no_terminal(capsys: pytest.CaptureFixture[str
     failed = {"topic": "t\x9b", "partition": 0, "error_code": 50010, "error": "\x1b[2J"}
     assert connection.report_failures([failed])
     assert capsys.readouterr().err == "Error: t\\x9b-0: \\x1b[2J\n"
+
+
+# ---- the daemon goes away under a reader
+
+
+class Leaving:
+    """A client whose daemon is away in between: pages, and failures that it raises."""
+
+    def __init__(self, *outcomes: str | ClientError) -> None:
+        self._outcomes = list(outcomes)
+        self.offsets: list[int] = []
+
+    def with_retries(self, _retries: Retries) -> Leaving:
+        return self
+
+    def fetch_page(self, topic: str, partition: int, offset: int, **_: object) -> FetchedRecords:
+        self.offsets.append(offset)
+        outcome = self._outcomes.pop(0)
+        if isinstance(outcome, ClientError):
+            raise outcome
+        record = ConsumerRecord(topic, partition, offset, 0, None, outcome.encode(), ())
+        return FetchedRecords((record,), Position(offset + 1, offset + 1, 0, True))
+
+
+def gone() -> ConnectFailed:
+    failure = ConnectFailed("No answer from http://here:1: Connection refused.", retriable=True)
+    failure.may_be_down = True
+    return failure
+
+
+def followed(client: Leaving, *, exits: bool = False) -> int:
+    """How many records a reader of two printed."""
+    printer = Printer(as_json=False, print_key=False, key_separator="", max_messages=2)
+    waiting = consume._Waiting("t", "latest", None, exits=exits)
+    consume._follow(cast("Client", client), "t", {0: 7}, None, printer, waiting)
+    return printer.count
+
+
+def test_consume_outlives_a_restart_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended with the daemon; Kafka's consumer goes on where it was."""
+    monkeypatch.setattr(consume, "_AWAY_PAUSE_SECONDS", 0)
+    not_ready = {"error_code": 50304}
+    client = Leaving(
+        "a",
+        ClientError("The daemon is stopping; come back.", status=503, body=not_ready),
+        OutcomeUnknown("No answer from http://here:1: Connection reset by peer."),
+        gone(),
+        ClientError("The daemon is starting.", status=503, body=not_ready),
+        "b",
+    )
+    assert followed(client) == 2
+    assert client.offsets == [7, 8, 8, 8, 8, 8]
+    assert capsys.readouterr().err.splitlines() == [
+        "The daemon is stopping; waiting to read on where it was. Ctrl-C stops.",
+        "The daemon answers again; reading goes on.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("failure", "exits"),
+    [
+        (gone(), True),  # with -e the end of the log is the end
+        (ConnectFailed("no such host"), False),
+        (UnknownTopic("Topic t does not exist", status=404), False),
+        (Unavailable("An offline directory", status=503, body={"error_code": 50303}), False),
+    ],
+)
+def test_other_failures_end_a_consume(failure: ClientError, exits: bool) -> None:
+    with pytest.raises(type(failure)) as raised:
+        followed(Leaving("a", failure, "b"), exits=exits)
+    assert raised.value is failure
 
 
 # ---- the port is not open yet

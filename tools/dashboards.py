@@ -104,6 +104,10 @@ _RETENTION = Row("Retention", [
         f"time() - kafkalog_retention_last_run_timestamp_seconds{{{_HERE}}}", "{{instance}}")),
     _line("Held for archives", "bytes", Query(
         f"sum by (topic) (kafkalog_archive_held_bytes{{{_PARTITION}}})", "{{topic}}")),
+    _line("Wait for the archive", "s", Query(
+        f"max by (topic) (kafkalog_archive_lag_seconds{{{_PARTITION}}})", "{{topic}}")),
+    _line("Not archived", "bytes", Query(
+        f"sum by (topic) (kafkalog_archive_lag_bytes{{{_PARTITION}}})", "{{topic}}")),
 ])  # fmt: skip
 
 _COMPACTION = Row("Compaction", [

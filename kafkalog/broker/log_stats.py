@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kafkalog.broker.retention.archive_lag import ReadableTimes
 from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import FormatError
@@ -71,6 +72,7 @@ class MeasuredLog:
     counted: int | None = None  # records, when a look last came to the end of the log
     oldest_ms: int | None = None
     newest_ms: int | None = None
+    readable_times: ReadableTimes = field(default_factory=ReadableTimes)
     # owned by the task
     count: RecordCount = field(default_factory=RecordCount)
     timed_of: tuple[LogSegment, ...] = ()  # whose largest timestamps were asked,
@@ -135,6 +137,11 @@ class LogStats:
         found = self._measured.get(log.topic_partition)
         return found if found is not None and found.log is log else None
 
+    def readable_times(self, log: UnifiedLog) -> ReadableTimes:
+        """When its unarchived records became readable, as far as noted. Any thread."""
+        known = self.find(log)
+        return ReadableTimes() if known is None else known.readable_times
+
     def stop(self) -> None:
         """No further runs; one that is under way ends soon."""
         self._is_stopped = True
@@ -182,10 +189,21 @@ class LogStats:
         measured = [self.find(log) or MeasuredLog(log) for log in logs]
         self._measured = {each.log.topic_partition: each for each in measured}
         self._waiting = self._in_order(measured)
+        self._note_archives(measured)
         deleted = self._deleted_bytes()  # before: what goes meanwhile is not there afterwards
         self._deletable = (self._find_deletable(logs), deleted)
         for unit in self._logs.online_units:
             self._measure(unit.log_dir)
+
+    def _note_archives(self, measured: Iterable[MeasuredLog]) -> None:
+        """How old what is not archived becomes, of all logs that wait for an archive."""
+        time_slice = TimeSlice(self._clock)
+        for each in measured:
+            time_slice.maybe_yield()
+            if each.log.config.archive_hold or self._archived_offsets.offset_of(
+                each.log.topic_partition
+            ):
+                self._archived_offsets.note(each.log, each.readable_times)
 
     def _in_order(self, measured: Iterable[MeasuredLog]) -> list[MeasuredLog]:
         """Those that have changed; the last one comes first.
@@ -410,8 +428,11 @@ class LogStats:
                 sample = self._of_compacted(sample, log, statuses.get(log.topic_partition))
             if log.config.archive_hold:
                 held = self._retention.held_of(log.topic_partition)
+                archived = self._archived_offsets.describe(log, held, measured.readable_times)
                 sample = sample._replace(
-                    archive_lag=self._archived_offsets.describe(log, held).lag,
+                    archive_lag=archived.lag,
+                    archive_lag_bytes=archived.lag_bytes,
+                    archive_lag_s=archived.lag_seconds,
                     archive_held_segments=held.segments,
                     archive_held_bytes=held.size_bytes,
                 )

@@ -79,7 +79,13 @@ class Operations:
         self.log_dirs = LogDirOperations(logs, manager.moves)
         self.sinks = manager.sinks
         self.retention = RetentionOperations(
-            logs, runtime, manager.retention, manager.cleaning, manager.archived_offsets, background
+            logs,
+            runtime,
+            manager.retention,
+            manager.cleaning,
+            manager.archived_offsets,
+            manager.log_stats,
+            background,
         )
         self.logs = LogOperations(
             logs, manager.log_stats, manager.checkpoints, manager.cleaning.states

@@ -61,6 +61,8 @@ _ARCHIVED_COLUMNS: Columns = (
     ("LOG START", "log_start_offset"),
     ("HIGH WATERMARK", "high_watermark"),
     ("LAG", "lag"),
+    ("LAG BYTES", "lag_bytes"),
+    ("LAG SECONDS", "lag_seconds"),
     ("HELD SEGMENTS", "held_segments"),
     ("HELD BYTES", "held_bytes"),
 )

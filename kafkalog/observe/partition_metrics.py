@@ -47,6 +47,8 @@ class PartitionSample(NamedTuple):
     tombstone_batches: float | None = None
     next_horizon_s: float | None = None
     archive_lag: float | None = None
+    archive_lag_bytes: float | None = None
+    archive_lag_s: float | None = None
     archive_held_segments: float | None = None
     archive_held_bytes: float | None = None
     lost_offsets: float | None = None
@@ -78,6 +80,11 @@ _FAMILIES: tuple[tuple[str, str, Join | None, str], ...] = (
      "Earliest delete horizon of a batch with tombstones or markers; absent if there is none."),
     ("archive_lag_offsets", "archive_lag", add,
      "Offsets that readers see and the archive does not have yet, with archive.hold."),
+    ("archive_lag_bytes", "archive_lag_bytes", add,
+     "About how many bytes of log the archive does not have yet, with archive.hold."),
+    ("archive_lag_seconds", "archive_lag_s", max, "For how long the oldest record that "
+     "the archive does not have can be read, since the start of the daemon at most; 0: there is "
+     "none. With archive.hold."),
     ("archive_held_segments", "archive_held_segments", add,
      "Segments over their limits that archive.hold retained at the last check."),
     ("archive_held_bytes", "archive_held_bytes", add, "Bytes of the segments that archive.hold "

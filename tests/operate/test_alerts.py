@@ -1,8 +1,9 @@
 """Goal: the alerts fire for what they are named after, in a real daemon.
-Method: the condition is caused, and Prometheus, whose alerts wait for nothing here, is asked. Seven
+Method: the condition is caused, and Prometheus, whose alerts wait for nothing here, is asked. Eight
 are left to promtool's cases: KafkalogRetentionStalled, KafkalogCleanerThreadDead and
 KafkalogCleanerStalled (threads that hang), KafkalogTombstonesStuck (two days),
-KafkalogGroupFallsBehind (an hour), KafkalogRecoverySlow, KafkalogFlushSlow.
+KafkalogArchiveFallsBehind (two hours), KafkalogGroupFallsBehind (an hour), KafkalogRecoverySlow,
+KafkalogFlushSlow.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ Method: a whole manager on the simulated disk and clock; archived offsets are ra
 
 from __future__ import annotations
 
+import random
 from functools import partial
 
 import pytest
@@ -13,6 +14,7 @@ from kafkalog import errors
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.broker.directory.commands import Until
 from kafkalog.broker.directory.log_dir import REGISTRY_FILE
+from kafkalog.broker.retention.archive_lag import ReadableTimes
 from kafkalog.broker.retention.retention import FinishCommand
 from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.format.topic_names import encode_id
@@ -144,6 +146,69 @@ def test_everybody_sees_what_is_held() -> None:
     (sample,) = sim.operations.metrics_snapshot().samples()
     assert (sample.archive_lag, sample.archive_held_segments) == (3, 3)
     assert sample.archive_held_bytes == 3 * size
+
+
+def test_how_far_the_archive_is_behind() -> None:
+    """In offsets, bytes and seconds, by partition, in the metrics and in the report."""
+    sim = filled(segments=4)
+    sim.manager.log_stats.run_once()
+    size = sim.operations.partition_log("t", 0).segments.first.size_bytes
+    sim.clock.advance_ms(30_000)
+    sim.manager.log_stats.run_once()
+
+    def seen() -> tuple[object, ...]:
+        (sample,) = sim.operations.metrics_snapshot().samples()
+        (told,) = sim.operations.retention.archived_offsets("t")
+        assert (told.lag, told.lag_bytes, told.lag_seconds) == (
+            sample.archive_lag,
+            sample.archive_lag_bytes,
+            sample.archive_lag_s,
+        )
+        return told.lag, told.lag_bytes, told.lag_seconds
+
+    assert seen() == (4, 4 * size, 30.0)
+    raised(sim, 3)
+    assert seen() == (1, size, 30.0)
+    raised(sim, 4)
+    assert seen() == (0, 0, 0.0)
+    sim.clock.advance_ms(100_000)
+    sim.manager.log_stats.run_once()
+    assert seen() == (0, 0, 0.0)
+    fill(sim, 1)
+    sim.clock.advance_ms(20_000)
+    sim.manager.log_stats.run_once()
+    assert seen() == (1, size, 20.0)
+    assert sim.operations.retention.archived_offsets("t")[0].recovery_point <= 5
+
+
+def test_without_a_hold_there_is_no_lag_in_the_metrics() -> None:
+    sim = started(check_ms=NEVER).with_topic("t", 1)
+    fill(sim, 1)
+    sim.manager.log_stats.run_once()
+    (sample,) = sim.operations.metrics_snapshot().samples()
+    assert (sample.archive_lag, sample.archive_lag_bytes, sample.archive_lag_s) == (None,) * 3
+    (told,) = sim.operations.retention.archived_offsets("t")
+    assert (told.lag, told.lag_seconds) == (1, None)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_age_of_what_is_not_archived_is_never_too_small(seed: int) -> None:
+    """Compared with a list of when each offset came; at most an eighth and a look too high."""
+    chance, times, came = random.Random(seed), ReadableTimes(), list[int]()
+    archived = 0
+    times.note(0, 0, 0)
+    for look in range(1, 2_000):
+        now_ns = look * 10_000_000_000
+        came += [now_ns - chance.randrange(10_000_000_000)] * chance.randrange(3)
+        if chance.random() < 0.01:
+            archived = chance.randrange(archived, len(came) + 1)
+        times.note(now_ns, archived, len(came))
+        seconds = times.seconds(now_ns, archived, len(came))
+        if archived == len(came):
+            assert seconds == 0
+            continue
+        exact = (now_ns - came[archived]) / 1e9
+        assert exact <= there(seconds) <= exact + look * 10 / 8 + 20
 
 
 def test_an_archived_offset_only_rises() -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from kafkalog.broker.directory.commands import FlushCommand
+from kafkalog.broker.retention.archive_lag import unarchived_bytes
 from kafkalog.errors import KafkalogError, OffsetAboveHighWatermark, StorageFault, UnknownTopic
 from kafkalog.log.retention.plan import Hold
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkalog.broker.catalog import Logs
+    from kafkalog.broker.retention.archive_lag import ReadableTimes
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.topics.registry import RegisteredTopic
     from kafkalog.format.topic_names import TopicPartition
@@ -38,13 +40,22 @@ _log = structlog.get_logger(__name__)
 
 
 class ArchivedPartition(NamedTuple):
-    """How far one partition is archived; ``held`` is what its last retention check left to it."""
+    """How far one partition is archived.
+
+    recovery_point  below it everything is durable, and may be archived
+    held            what its last retention check left to it
+    lag_bytes       about
+    lag_seconds     for how long the first unarchived record is readable; None: not known yet
+    """
 
     partition: int
     archived_offset: int
     log_start_offset: int
     high_watermark: int
+    recovery_point: int
     held: RetainedByHold
+    lag_bytes: int
+    lag_seconds: float | None
 
     @property
     def lag(self) -> int:
@@ -60,6 +71,7 @@ class ArchivedOffsets:
         self._logs = logs
         self._registry = logs.registry
         self._config = runtime.config
+        self._clock = runtime.clock
         # log ends that the registry could not take; replaced as a whole under its lock
         self._lowered: Mapping[TopicPartition, int] = {}
 
@@ -84,15 +96,27 @@ class ArchivedOffsets:
             return Hold(self.offset_of(log.topic_partition), max_bytes=0)
         return Hold(self.offset_of(log.topic_partition), config.archive_hold_max_bytes)
 
-    def describe(self, log: UnifiedLog, held: RetainedByHold) -> ArchivedPartition:
+    def describe(
+        self, log: UnifiedLog, held: RetainedByHold, times: ReadableTimes
+    ) -> ArchivedPartition:
         """How far the log is archived, as it is published now; no disk."""
+        archived_offset, high_watermark = self.offset_of(log.topic_partition), log.high_watermark
+        begin = max(archived_offset, log.log_start_offset)
         return ArchivedPartition(
             partition=log.topic_partition.partition,
-            archived_offset=self.offset_of(log.topic_partition),
+            archived_offset=archived_offset,
             log_start_offset=log.log_start_offset,
-            high_watermark=log.high_watermark,
+            high_watermark=high_watermark,
+            recovery_point=log.recovery_point,
             held=held,
+            lag_bytes=unarchived_bytes(log, archived_offset),
+            lag_seconds=times.seconds(self._clock.monotonic_ns(), begin, high_watermark),
         )
+
+    def note(self, log: UnifiedLog, times: ReadableTimes) -> None:
+        """Note what the log and its archive have now."""
+        begin = max(self.offset_of(log.topic_partition), log.log_start_offset)
+        times.note(self._clock.monotonic_ns(), begin, log.high_watermark)
 
     # ---- changes, blocking
 

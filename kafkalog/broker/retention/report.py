@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.background import BackgroundOperations
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.compaction.cleaning import Cleaning
+    from kafkalog.broker.log_stats import LogStats
     from kafkalog.broker.retention.archive_hold import ArchivedOffsets, ArchivedPartition
     from kafkalog.broker.retention.clock_hold import HeldLogs
     from kafkalog.broker.retention.retention import Retention
@@ -107,6 +108,7 @@ class RetentionOperations:
         retention: Retention,
         cleaning: Cleaning,
         archived_offsets: ArchivedOffsets,
+        log_stats: LogStats,
         background: BackgroundOperations,
     ) -> None:
         # constant after construction
@@ -115,6 +117,7 @@ class RetentionOperations:
         self._retention = retention
         self._cleaning = cleaning
         self._archived_offsets = archived_offsets
+        self._log_stats = log_stats
         self._hold_of = archived_offsets.hold_of
         self._background = background
         self._scheduler = runtime.scheduler
@@ -262,7 +265,12 @@ class RetentionOperations:
         self._logs.registered(topic)
         logs = sorted(self._logs.table.logs_of(topic), key=lambda log: log.topic_partition)
         held_of = self._retention.held_of
-        return [self._archived_offsets.describe(log, held_of(log.topic_partition)) for log in logs]
+        return [
+            self._archived_offsets.describe(
+                log, held_of(log.topic_partition), self._log_stats.readable_times(log)
+            )
+            for log in logs
+        ]
 
     @requires(Action.DELETE, Resource.TOPIC, "topic")
     def raise_archived_offsets(

@@ -207,8 +207,16 @@ class PartitionRow(Fragment):
     next_departure: NextDeparture | None = None
 
 
+class ArchiveLag(Fragment):
+    """What no archive has of a topic; ``wait_ms``: of its first record, null: not known yet."""
+
+    offsets: int
+    size_bytes: int
+    wait_ms: int | None
+
+
 class TopicView(View):
-    """``partitions`` are those of one page."""
+    """``partitions`` are those of one page; ``archive_lag`` is null of a topic without archive."""
 
     template: ClassVar[str] = "topic.html"
     heading: ClassVar[str] = "{topic}"
@@ -222,6 +230,7 @@ class TopicView(View):
     pages: int
     partitions: list[PartitionRow]
     configs: list[ConfigDiffRow]
+    archive_lag: ArchiveLag | None
 
 
 def topic_view(operations: Operations, name: str, page: int) -> TopicView:
@@ -236,6 +245,20 @@ def topic_view(operations: Operations, name: str, page: int) -> TopicView:
         topic=topic.name,
         partitions_unserved=len(topic.faults),
         partitions=[_partition(operations, topic.name, number) for number in numbers],
+        archive_lag=_archive_lag(operations, topic),
+    )
+
+
+def _archive_lag(operations: Operations, topic: TopicDescription) -> ArchiveLag | None:
+    partitions = operations.retention.archived_offsets(topic.name)
+    is_held = any(each.name == "archive.hold" and each.value == "true" for each in topic.configs)
+    if not (is_held or any(each.archived_offset for each in partitions)):
+        return None
+    waits = [each.lag_seconds for each in partitions if each.lag_seconds is not None]
+    return ArchiveLag(
+        offsets=sum(each.lag for each in partitions),
+        size_bytes=sum(each.lag_bytes for each in partitions),
+        wait_ms=int(max(waits) * 1000) if waits else None,
     )
 
 

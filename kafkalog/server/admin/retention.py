@@ -494,13 +494,20 @@ _PATH = "/v1/topics/{topic}/archived-offsets"
 
 
 class ArchivedPartition(AnswerBody):
-    """How far one partition is archived; ``held``: at the last retention check."""
+    """How far one partition is archived; ``held``: at the last retention check.
+
+    ``lag_bytes`` is an estimate. ``lag_seconds``: for how long the first record that is not
+    archived can be read, since the start of the daemon at most; null: not known yet.
+    """
 
     partition: int
     archived_offset: int
     log_start_offset: int
     high_watermark: int
+    recovery_point: int
     lag: int
+    lag_bytes: int
+    lag_seconds: float | None
     held_segments: int
     held_bytes: int
 

@@ -53,7 +53,7 @@ class KafkalogError(Exception):
     """Root of the tree; ``kafka_error`` is the Kafka protocol's name for it."""
 
     kafka_error: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
-    retriable: ClassVar[bool] = False
+    retriable: bool = False
     without_paths: ClassVar[str | None] = None
     """Replaces a message that may name files; None: no message of the class names any."""
 

@@ -7,31 +7,30 @@
 | `KafkalogError`, `ClientError` | as its ``retriable`` says: damage and lost records do not pass |
 | anything else is a defect | no |
 
-A fault that passes is tried again here, after a pause that doubles and has a random part, so that
-many tasks do not meet a busy store again at the same moment. A client of a daemon has tried for
-half a minute already: its faults are not tried again here. What still fails is tried by another
-process of Spark, if the job runs there (`Done.passes`).
+A fault that passes is tried again here (`Backoff`), unless the layer below has done that: a client
+of a daemon has tried for half a minute, a reader of an object store six times. One layer owns the
+tries. What still fails is tried by another process of Spark, if the job runs there (`Done.passes`).
 """
 
 from __future__ import annotations
 
 import errno
 import traceback
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 import structlog
 
 from kafkalog.client.errors import ClientError
+from kafkalog.env.backoff import Backoff
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError, LogCleaningAborted
+from kafkalog.spark.logs.object_store import StoreFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkalog.env.clock import Clock
-    from kafkalog.env.random import Random
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
@@ -53,6 +52,9 @@ _STAYING_KINDS = (
 _STAYING_WORDS = ("ACCESS_DENIED", "PERMISSION_DENIED", "UNAUTHENTICATED", "NO_SUCH_BUCKET")
 """In the texts of pyarrow's stores, whose errors have no number."""
 
+TRIES = Backoff()
+"""Of a task."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -64,21 +66,7 @@ class PartFailed(KafkalogError):
 
     def __init__(self, message: str, *, passes: bool = False) -> None:
         super().__init__(message)
-        self.retriable = passes  # type: ignore[misc]  # of the class elsewhere
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """How often a task is tried, and the first and longest pause between two tries."""
-
-    tries: int = 5
-    first_seconds: float = 0.5
-    seconds_max: float = 8.0
-
-    def pause_seconds(self, tried: int, random: Random) -> float:
-        """The pause after so many tries: from a half to the whole of the doubled one."""
-        ceiling = min(self.first_seconds * 2.0 ** (tried - 1), self.seconds_max)
-        return ceiling * (1 + random.below(1000) / 1000) / 2
+        self.retriable = passes
 
 
 class Done(NamedTuple, Generic[ResultT]):
@@ -109,7 +97,7 @@ def passes(error: BaseException) -> bool:
 
 def is_tried_again(error: BaseException) -> bool:
     """Whether it passes, and nobody has tried again yet."""
-    return passes(error) and not isinstance(error.__cause__ or error, ClientError)
+    return passes(error) and not isinstance(error.__cause__ or error, ClientError | StoreFailed)
 
 
 def reason_of(error: BaseException) -> str:
@@ -122,7 +110,7 @@ def reason_of(error: BaseException) -> str:
     return reason if error.filename is None else f"{error.filename}: {reason}"
 
 
-def tried(call: Callable[[], ResultT], clock: Clock, backoff: Backoff = Backoff()) -> ResultT:
+def tried(call: Callable[[], ResultT], clock: Clock, backoff: Backoff = TRIES) -> ResultT:
     """The result of a call, made again after a fault that passes. Raises the last fault."""
     random, tries = SystemRandom(), 0
     while True:
@@ -138,7 +126,7 @@ def tried(call: Callable[[], ResultT], clock: Clock, backoff: Backoff = Backoff(
 
 
 def attempt(
-    work: Callable[[TaskT], ResultT], task: TaskT, clock: Clock, backoff: Backoff = Backoff()
+    work: Callable[[TaskT], ResultT], task: TaskT, clock: Clock, backoff: Backoff = TRIES
 ) -> Done[ResultT]:
     """Do a task, with `tried`; an error becomes text, which can be pickled."""
     try:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from kafkalog.client.errors import ConnectFailed, DaemonFault, Unavailable
+from kafkalog.env.backoff import Backoff
 from kafkalog.errors import CorruptBatch, UnknownTopic
-from kafkalog.jobs.attempts import Backoff, PartFailed, attempt, passes
+from kafkalog.jobs.attempts import PartFailed, attempt, passes
 from kafkalog.jobs.tasks import InProcess, TaskFailed, run_job
+from kafkalog.spark.logs.object_store import RequestRetries
 from tests.integration.job_work import NumberTask
 from tests.sim.sim_clock import SimClock
 
@@ -55,6 +57,26 @@ def test_the_pauses_grow_and_the_tries_end() -> None:
     assert (done.fault, done.passes, done.trace) == (BUSY.strerror, True, None)
     assert store.requests[1] == 5
     assert (1 + 2 + 4 + 4) / 2 <= (clock.monotonic_ns() - begin) / 1e9 <= 1 + 2 + 4 + 4
+
+
+def test_what_a_store_has_tried_is_not_tried_again_in_the_task() -> None:
+    """Six requests, not six times five; the fault may pass all the same."""
+    clock, requests = SimClock(), list[int]()
+
+    def request() -> int:
+        requests.append(1)
+        raise OSError(errno.EBUSY, "SlowDown (503)", "s3://logs/a")
+
+    def read(task: NumberTask) -> int:
+        try:
+            return RequestRetries(clock=clock).run(request, "s3://logs/a")
+        except OSError as error:
+            raise PartFailed("a-0 cannot be read", passes=passes(error)) from error
+
+    for work in (read, lambda _: RequestRetries(clock=clock).run(request, "s3://logs/a")):
+        requests.clear()
+        done = attempt(work, NumberTask(1), clock)
+        assert (len(requests), done.passes) == (6, True)
 
 
 @pytest.mark.parametrize(

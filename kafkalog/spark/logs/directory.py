@@ -40,13 +40,7 @@ from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.inspect.directory_facts import proof_of
 from kafkalog.spark.logs.directory_reader import LogWalk, last_stable_offset, newest_snapshot
 from kafkalog.spark.logs.listed_store import Concurrent, ListedStore, OneByOne
-from kafkalog.spark.logs.object_store import (
-    TRIES,
-    ObjectStore,
-    RequestRetries,
-    filesystem_for,
-    shown,
-)
+from kafkalog.spark.logs.object_store import ObjectStore, RequestRetries, filesystem_for, shown
 from kafkalog.spark.logs.partition_files import (
     Checkpoints,
     PartitionFiles,
@@ -104,7 +98,7 @@ class DirectoryLogs:
         self._cache = cache
         self._store: ListedStore | None = None
         if filesystem is None:
-            retries = RequestRetries(TRIES, clock=clock or SystemClock())
+            retries = RequestRetries(clock=clock or SystemClock())
             filesystem = filesystem_for(access.paths, retries)
         self._requests: Requests = requests or OneByOne()
         if isinstance(filesystem, ObjectStore):

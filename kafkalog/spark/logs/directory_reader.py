@@ -35,7 +35,7 @@ from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, is_committ
 from kafkalog.format.records.record_batch import HEADER_BYTES, LENGTH_AT, LOG_OVERHEAD
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.log.inspect.directory_facts import proof_of
-from kafkalog.spark.logs.object_store import TRIES, RequestRetries, filesystem_for, shown
+from kafkalog.spark.logs.object_store import RequestRetries, filesystem_for, shown
 from kafkalog.spark.logs.partition_files import (
     LISTINGS_MAX,
     Checkpoints,
@@ -406,7 +406,7 @@ def directory_topic_id(
 ) -> str | None:
     """The id of the topic whose partition has the name now; None: it has none, or is deleted."""
     # On a store with retries: the records are read, and a failed task reads them all again.
-    filesystem = filesystem or filesystem_for(access.paths, RequestRetries(TRIES))
+    filesystem = filesystem or filesystem_for(access.paths, RequestRetries())
     found = topic_id_in(filesystem, piece.place)
     if found is None:  # it may have moved
         place = place_of(filesystem, access.paths, piece.range.topic, piece.range.partition)

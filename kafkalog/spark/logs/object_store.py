@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 import structlog
 
+from kafkalog.env.backoff import Backoff
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.filesystem import FileStat
 from kafkalog.env.random import SystemRandom
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from kafkalog.env.filesystem import ReadableFile, ReadFilesystem
 
 T = TypeVar("T")
-
-TRIES = 6
-"""Of a small request: pauses of 3 s in sum, and those of the store's library."""
 
 _log = structlog.get_logger(__name__)
 
@@ -96,37 +94,41 @@ _LASTING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, Permission
 """Errors that another try does not mend."""
 
 
+_REQUESTS = Backoff(tries=6, first_seconds=0.1, seconds_max=5.0)
+
+
+class StoreFailed(OSError):
+    """A request failed in each of its tries: nobody needs to repeat it soon."""
+
+
 @dataclass(frozen=True, slots=True)
 class RequestRetries:
-    """How often a failed request is sent again. The pause doubles, with a jitter of up to half.
+    """How often a failed request is sent again."""
 
-    tries   requests at most; 1: none is sent again
-    """
-
-    tries: int = 1
-    backoff_seconds: float = 0.1
-    backoff_seconds_max: float = 5.0
+    backoff: Backoff = _REQUESTS
     clock: Clock = field(default_factory=SystemClock)
 
     def run(self, request: Callable[[], T], shown_path: str) -> T:
-        """Raises the last OSError, and at once those that another try does not mend."""
-        for number in range(1, self.tries):
+        """Raises StoreFailed, and at once an OSError that another try does not mend."""
+        tries, random = 0, SystemRandom()
+        while True:
+            tries += 1
             try:
                 return request()
             except OSError as error:
-                if isinstance(error, _LASTING):
+                if isinstance(error, _LASTING) or self.backoff.tries == 1:
                     raise
-                seconds = min(self.backoff_seconds * 2 ** (number - 1), self.backoff_seconds_max)
-                seconds *= 1 + SystemRandom().below(500) / 1000
                 what = error.strerror or str(error)
+                if tries == self.backoff.tries:
+                    raise StoreFailed(error.errno, what, error.filename) from error.__cause__
+                seconds = self.backoff.pause_seconds(tries, random)
             _log.warning(
-                "store_request_retried", path=shown_path, tries=number, pause=seconds, error=what
+                "store_request_retried", path=shown_path, tries=tries, pause=seconds, error=what
             )
             self.clock.sleep(seconds)
-        return request()
 
 
-ONE_TRY = RequestRetries()
+ONE_TRY = RequestRetries(Backoff(tries=1))
 
 
 def filesystem_for(paths: Iterable[str], retries: RequestRetries = ONE_TRY) -> ReadFilesystem:

@@ -34,6 +34,11 @@ def environment_variable(name: str) -> str | None:
     return os.environ.get(name)
 
 
+def set_environment_variable(name: str, value: str) -> None:
+    """Set an environment variable of this process and of those that it starts."""
+    os.environ[name] = value
+
+
 def connection_descriptors(limit: int, *, is_for_operators: bool) -> int:
     """The number of the first descriptor with which a connection is refused.
 

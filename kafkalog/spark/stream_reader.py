@@ -31,6 +31,7 @@ from kafkalog.spark.offsets import (
     without_topics,
 )
 from kafkalog.spark.planning import OffsetReader, StreamOffset, log_warnings, trigger_pieces
+from kafkalog.spark.user_errors import for_users
 from kafkalog.spark.workers import rows_of
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from kafkalog.env.clock import Clock
     from kafkalog.spark.logs.values import Logs
     from kafkalog.spark.offsets import OffsetDocument, PartitionOffsets, TopicIds
+    from kafkalog.spark.option_values import InvalidOption
     from kafkalog.spark.options import SourceOptions
 
 
@@ -63,6 +65,7 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_available_now = False
         self._last_batch_ns: int | None = None
 
+    @for_users()
     def initialOffset(self) -> OffsetDocument:  # noqa: N802 - Spark's
         """The first offsets of a query without a checkpoint."""
         reader = self._reader()
@@ -78,6 +81,7 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
 
+    @for_users()
     def latestOffset(self, start: OffsetDocument, limit: ReadLimit) -> OffsetDocument:  # noqa: N802
         """The end of the next batch; ``start`` when there shall be none.
 
@@ -107,6 +111,7 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_available_now = True
         self._latest = None
 
+    @for_users()
     def partitions(self, start: OffsetDocument, end: OffsetDocument) -> list[InputPartition]:
         """The tasks of a batch. Raises what `trigger_pieces` raises."""
         logs = self._opened()
@@ -174,6 +179,30 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return True
         self._last_batch_ns = now_ns
         return False
+
+
+class RefusedStream(DataSourceStreamReader):
+    """The reader of a query whose options are wrong. It raises the error where Spark shows it.
+
+    Spark 4.3 hides an error of ``streamReader`` behind its own UnboundLocalError.
+    """
+
+    def __init__(self, error: InvalidOption) -> None:
+        self._error = error
+
+    @for_users()
+    def initialOffset(self) -> OffsetDocument:  # noqa: N802 - Spark's
+        """Raise the error."""
+        raise self._error
+
+    @for_users()
+    def latestOffset(self, start: OffsetDocument, limit: ReadLimit) -> OffsetDocument:  # noqa: N802
+        """Raise the error."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raise the error."""
+        raise self._error
 
 
 def _position(document: OffsetDocument) -> StreamOffset:

@@ -6,6 +6,8 @@ import functools
 import gc
 from typing import TYPE_CHECKING
 
+from kafkalog.spark.user_errors import for_users
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -34,7 +36,8 @@ def rows_of(
     from kafkalog.spark.reading import batches_of
 
     columns = to_arrow_schema(schema, timezone="UTC")
-    yield from batches_of(partition.value, options, columns, skips_recreated=skips_recreated)
+    with for_users():
+        yield from batches_of(partition.value, options, columns, skips_recreated=skips_recreated)
     settle_worker()
 
 

@@ -227,7 +227,7 @@ class CorruptLog(CorruptData):
     ) -> None:
         super().__init__(
             f"{wanted.topic}-{wanted.partition}: the batch at offset {base_offset} is not valid: "
-            f"{problem}",
+            f"{problem}; 'kafkalog segments verify' shows more",
             file=file,
             position=position,
             topic=wanted.topic,

@@ -29,6 +29,7 @@ from kafkalog.spark.sink.exactly_once import (
 )
 from kafkalog.spark.sink.options import sink_options, written_columns
 from kafkalog.spark.sink.write import write_at_least_once
+from kafkalog.spark.user_errors import for_users
 from kafkalog.spark.workers import settle_worker
 
 if TYPE_CHECKING:
@@ -103,15 +104,18 @@ class KafkalogWriter(DataSourceArrowWriter):
         self._is_named = named is not None
         self._batch = SinkBatch(str(uuid.uuid4()), 0) if named is None else SinkBatch(*named)
 
+    @for_users()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskEnded:
         """In a task: append its records. Raises the errors of ``write_at_least_once``."""
         batch = self._batch if self._plan.options.is_exactly_once else None
         return self._plan.write(iterator, batch)
 
+    @for_users()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when every task has ended. Raises SinkFailed."""
         commit_batch(self._plan.options, attempts(messages), is_last=not self._is_named)
 
+    @for_users()
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """On the driver, when a task has failed for good. Raises SinkFailed."""
         if not self._plan.options.is_exactly_once:
@@ -143,6 +147,7 @@ class KafkalogStreamWriter(DataSourceStreamArrowWriter):
         if self._plan.options.named_batch is not None:
             raise InvalidOption("Options query and batchId are for df.write: a stream has its own")
 
+    @for_users()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskEnded:
         """In a task: append its records. Raises the errors of ``write_at_least_once``."""
         if not self._plan.options.is_exactly_once:
@@ -153,10 +158,12 @@ class KafkalogStreamWriter(DataSourceStreamArrowWriter):
         )
         return self._plan.write(iterator, SinkBatch(query, int(batch_id), run_id))
 
+    @for_users()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver, when every task has ended. Raises SinkFailed."""
         commit_batch(self._plan.options, attempts(messages))
 
+    @for_users()
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """On the driver, when a task has failed for good. Raises SinkFailed."""
         abort_batch(self._plan.options, attempts(messages))

@@ -4,7 +4,7 @@ Owns their names, defaults and precedence, and which ones contradict each other;
 those of the Kafka source. A time has precedence over times by partition, and these over offsets; an
 option that is overruled is not checked. `access_of` reads the options that source and sink
 share. It checks files and variables with secrets where the query is planned; tasks get their names
-and read them again. Only option token travels by value. Everything else is pure. Any thread.
+and read them again. A secret by value is refused. Everything else is pure. Any thread.
 Source: KafkaSourceProvider of Spark 4.
 """
 
@@ -15,11 +15,11 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kafkalog.client.messages import Address, Bearer, Tls
+from kafkalog.client.messages import Address, Tls
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.integers import INT32_MAX
-from kafkalog.spark.logs.object_store import StoreMissing, scheme_of, trimmed
-from kafkalog.spark.logs.secrets import CredentialsAt, SecretMissing
+from kafkalog.spark.logs.object_store import StoreMissing, scheme_of, shown, trimmed
+from kafkalog.spark.logs.secrets import CredentialsAt, SecretByValue, SecretMissing
 from kafkalog.spark.logs.values import CHUNK_BYTES, TARGET_BYTES, Access
 from kafkalog.spark.offsets import (
     EARLIEST,
@@ -32,7 +32,7 @@ from kafkalog.spark.offsets import (
 from kafkalog.spark.option_values import InvalidOption, OptionValues, wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kafkalog.format.topic_names import TopicPartition
 
@@ -55,12 +55,15 @@ _OF_DAEMONS = ACCESS_OPTIONS[2:]
 
 def access_of(values: OptionValues, *, read_committed: bool = False) -> Access:
     """How to reach the logs. Raises InvalidOption, also for a file that cannot be read."""
+    refuse_secrets(values.text)
     urls, paths = values.texts("url"), values.texts("path")
     if bool(urls) == bool(paths):
         raise InvalidOption(
             "Give either option url (http://host:port of a daemon) or option path (a log "
             "directory); several are separated by commas. A table of Spark's catalog has its "
-            "options if it was created without columns: CREATE TABLE t USING kafkalog OPTIONS (...)"
+            "options if it was created without columns (CREATE TABLE t USING kafkalog OPTIONS "
+            "(...)), or from the comment of a column: ALTER TABLE t ALTER COLUMN value COMMENT "
+            """'kafkalog {"url": "http://host:8082", "topic": "orders"}'"""
         )
     if paths:
         for name in values.given(_OF_DAEMONS):
@@ -82,6 +85,30 @@ def access_of(values: OptionValues, *, read_committed: bool = False) -> Access:
     )
 
 
+def refuse_secrets(value_of: Callable[[str], str | None]) -> None:
+    """Raise InvalidOption for a secret among options: Spark's plans and logs would have it.
+
+    ``value_of``: the value of an option by its name in lower case; None: it is not given.
+    """
+    if value_of("token") is not None or value_of("option.token") is not None:
+        raise InvalidOption(
+            "Option token is a secret, which Spark's plans, logs and pages would show: use "
+            "tokenFile (a file on each machine) or tokenEnv (an environment variable, for "
+            "executors spark.executorEnv.NAME)"
+        )
+    for url in (value_of("url") or "").split(","):
+        if shown(url.strip()) != url.strip():
+            raise InvalidOption(
+                f"Option url has a password, {shown(url.strip())}, which Spark's plans, logs and "
+                "pages would show: use user with passwordFile or passwordEnv"
+            )
+    for path in (value_of("path") or "").split(","):
+        try:
+            Access(paths=(path.strip(),)).by_reference()
+        except SecretByValue as error:
+            raise InvalidOption(f"Option path: {error.message}") from error
+
+
 def _absolute(path: str) -> str:
     if scheme_of(path) is not None:
         try:
@@ -99,8 +126,8 @@ def _absolute(path: str) -> str:
     return plain
 
 
-def _credentials(values: OptionValues) -> Bearer | CredentialsAt | None:
-    given = values.given(("token", "tokenFile", "tokenEnv", "user"))
+def _credentials(values: OptionValues) -> CredentialsAt | None:
+    given = values.given(("tokenFile", "tokenEnv", "user"))
     if len(given) > 1:
         raise InvalidOption(f"Options {' and '.join(given)} contradict each other: give one")
     user, passwords = values.text("user"), values.given(("passwordFile", "passwordEnv"))
@@ -114,8 +141,6 @@ def _credentials(values: OptionValues) -> Bearer | CredentialsAt | None:
     name = passwords[0] if passwords else given[0]
     try:
         text = values.text(name) or ""
-        if name == "token":
-            return Bearer(text)
         is_file = name.endswith("File")
         if is_file:
             _check_secret(name, text)
@@ -137,6 +162,12 @@ def _check_secret(name: str, file: str) -> None:
     if not lines or not lines[0]:
         raise wrong(name, file, "a file whose first line is the secret")
 
+
+COLUMN_NAMES = (
+    *("key", "value", "topic", "partition", "offset", "timestamp", "timestampType"),
+    "headers",
+)
+"""Those of Spark's Kafka source; the last one only if it is asked for."""
 
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 _STARTINGS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
@@ -160,6 +191,7 @@ SOURCE_OPTIONS = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "includeHeaders",
+    "columns",
     *ACCESS_OPTIONS,
     "targetBytes",
     "chunkBytes",
@@ -289,9 +321,21 @@ def stream_options(given: Mapping[str, str]) -> SourceOptions:
     return _options(values, starting, Extreme.LATEST, ())
 
 
-def wants_headers(given: Mapping[str, str]) -> bool:
-    """Option includeHeaders, in a batch or a stream. Raises InvalidOption."""
-    return OptionValues(given, SOURCE_OPTIONS).boolean("includeHeaders", default=False)
+def column_names(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The columns of a query: options columns and includeHeaders. Raises InvalidOption."""
+    values = OptionValues(given, SOURCE_OPTIONS)
+    has_headers = values.boolean("includeHeaders", default=False)
+    if "columns" not in values:
+        return COLUMN_NAMES if has_headers else COLUMN_NAMES[:-1]
+    known = {name.lower(): name for name in COLUMN_NAMES}
+    named = [each.lower() for each in values.texts("columns")]
+    chosen = tuple(dict.fromkeys(known[each] for each in named if each in known))
+    if not chosen or len(chosen) < len(named):
+        expected = f"some of {', '.join(COLUMN_NAMES)}, each once"
+        raise wrong("columns", values.text("columns") or "", expected)
+    if has_headers and COLUMN_NAMES[-1] not in chosen:
+        raise InvalidOption("Option includeHeaders is true, but option columns has no headers")
+    return chosen
 
 
 def _options(

@@ -8,7 +8,7 @@ they hold values only. See docs/reference/spark.md.
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import (
@@ -26,13 +26,14 @@ from pyspark.sql.types import (
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.offsets import ColumnFilter, Wanted, narrowed
 from kafkalog.spark.option_values import InvalidOption
-from kafkalog.spark.options import batch_options, wants_headers
+from kafkalog.spark.options import batch_options, column_names, refuse_secrets
 from kafkalog.spark.planning import batch_pieces, log_warnings
 from kafkalog.spark.tables import for_reading, for_writing, metadata_of, table_options, with_table
+from kafkalog.spark.user_errors import for_users
 from kafkalog.spark.workers import rows_of, settle_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, MutableMapping
 
     import pyarrow as pa
     from pyspark.sql.datasource import (
@@ -54,7 +55,7 @@ COLUMNS = {
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
 }
-"""Names and types in Spark's words; ``headers`` only with option includeHeaders."""
+"""Names and types in Spark's words; ``headers`` only if it is asked for."""
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: dict[str, DataType] = {
@@ -72,47 +73,60 @@ _TYPES: dict[str, DataType] = {
 class KafkalogDataSource(DataSource):
     """Logs as a table, or as a stream of its rows."""
 
+    session_options: ClassVar[Mapping[str, str]] = {}
+    """See `kafkalog.spark.register`."""
+
+    @for_users()
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Raises InvalidOption for a secret: with the first call, before there is a plan."""
+        super().__init__(options)
+        refuse_secrets(options.get)
+
     @classmethod
     def name(cls) -> str:
         """The name for ``format``."""
         return "kafkalog"
 
+    @for_users()
     def schema(self) -> StructType:
         """The columns of Spark's Kafka source; those of a new table carry its options."""
         properties = dict(self.options.items())
         given = table_options(properties)
         metadata = None if given is None else metadata_of(given)
+        given = None if given is None else self._with_session(given)
         options = properties if given is None else for_reading(given)
-        with_headers = wants_headers(options)
+        names = column_names(options)
         if given is not None:
             batch_options(options)  # what is wrong shows before there is a table
-        return StructType(
-            [
-                StructField(name, kind, metadata=metadata)
-                for name, kind in _TYPES.items()
-                if with_headers or name != "headers"
-            ]
-        )
+        return StructType([StructField(name, _TYPES[name], metadata=metadata) for name in names])
 
+    @for_users()
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader for ``spark.read``. Raises InvalidOption."""
-        check_read_schema(schema)
-        return KafkalogReader(schema, batch_options(self._to_read(schema)))
+        given = self._to_read(schema)
+        check_read_schema(schema, given)
+        return KafkalogReader(schema, batch_options(given))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """The reader for ``spark.readStream``. Raises InvalidOption."""
+        """The reader for ``spark.readStream``; what is wrong with its options is raised by it."""
         from kafkalog.spark.options import stream_options
-        from kafkalog.spark.stream_reader import KafkalogStreamReader
+        from kafkalog.spark.stream_reader import KafkalogStreamReader, RefusedStream
 
-        check_read_schema(schema)
-        return KafkalogStreamReader(schema, stream_options(self._to_read(schema)))
+        try:
+            given = self._to_read(schema)
+            check_read_schema(schema, given)
+            return KafkalogStreamReader(schema, stream_options(given))
+        except InvalidOption as error:
+            return RefusedStream(error)
 
+    @for_users()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer for ``df.write``. Raises InvalidOption, UnusableSchema."""
         from kafkalog.spark.sink.writers import KafkalogWriter
 
         return KafkalogWriter(self._to_write(schema), schema, overwrite)
 
+    @for_users()
     def streamWriter(  # noqa: N802 - Spark's
         self, schema: StructType, overwrite: bool
     ) -> DataSourceStreamWriter:
@@ -123,18 +137,33 @@ class KafkalogDataSource(DataSource):
 
     def _to_read(self, schema: StructType) -> dict[str, str]:
         """The options of the query and of the table that it reads, names in lower case."""
-        given = dict(self.options.items())
-        of_table = with_table(given, [field.metadata for field in schema.fields])
-        return given if of_table is None else for_reading(of_table)
+        of_table = self._of_table(schema)
+        return dict(self.options.items()) if of_table is None else for_reading(of_table)
 
     def _to_write(self, schema: StructType) -> dict[str, str]:
+        of_table = self._of_table(schema)
+        return dict(self.options.items()) if of_table is None else for_writing(of_table)
+
+    def _of_table(self, schema: StructType) -> dict[str, str] | None:
+        """The options with those of table and session; None: the query gives its own place."""
         given = dict(self.options.items())
+        if "url" in given or "path" in given:
+            return None
         of_table = with_table(given, [field.metadata for field in schema.fields])
-        return given if of_table is None else for_writing(of_table)
+        if of_table is None and not self.session_options:
+            return None
+        return self._with_session(of_table or given)
+
+    def _with_session(self, given: dict[str, str]) -> dict[str, str]:
+        has_place = "url" in given or "path" in given
+        return given if has_place else {**self.session_options, **given}
 
 
-def check_read_schema(schema: StructType) -> None:
-    """A user's schema may have any of our columns, in any order. Raises InvalidOption."""
+def check_read_schema(schema: StructType, given: Mapping[str, str]) -> None:
+    """A user's schema may have any of our columns, in any order. Raises InvalidOption.
+
+    ``given``: the options of the query, whose columns have to be the same ones.
+    """
     for field in schema.fields:
         if field.name not in COLUMNS:
             names = ", ".join(COLUMNS)
@@ -144,6 +173,11 @@ def check_read_schema(schema: StructType) -> None:
             raise InvalidOption(
                 f"Column {field.name} is {COLUMNS[field.name]}, not {kind}: cast it in the query"
             )
+    if "columns" in given and set(schema.names) != set(column_names(given)):
+        raise InvalidOption(
+            f"Option columns is '{given['columns']}', but the query has the columns "
+            f"{', '.join(schema.names)}: give one of option and schema"
+        )
 
 
 class KafkalogReader(DataSourceReader):
@@ -156,6 +190,7 @@ class KafkalogReader(DataSourceReader):
         self.wanted = Wanted()
         self.pushFilters = _PushFilters(self)
 
+    @for_users()
     def partitions(self) -> list[InputPartition]:
         """The tasks; their offsets are looked up now and are fixed for the whole query."""
         with closing(open_logs(self._options.access)) as logs:

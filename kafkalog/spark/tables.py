@@ -2,8 +2,9 @@
 
 Spark stores them among the properties of the table, and asks the source for its columns with all
 properties. When the table is read or written, Spark 4.3 passes no property to a Python source, but
-the stored columns with their metadata. So the columns of a table carry its options. A table has one
-set of options for both directions: each takes its own. Pure; any thread.
+the stored columns with their metadata. So the columns of a table carry its options: in metadata of
+ours, or in the comment of a column, which SQL can write: ``COMMENT 'kafkalog {"url": "..."}'``. A
+table has one set of options for both directions: each takes its own. Pure; any thread.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 METADATA_KEY = "kafkalog.options"
 
+COMMENT_PREFIX = "kafkalog "
 _PROVIDER, _OPTION = "provider", "option."
-_SECRETS = ("token",)
 _SUBSCRIPTIONS = ("subscribe", "subscribepattern", "assign")
 _ACCESS = {name.lower() for name in ACCESS_OPTIONS}
 _OF_SOURCE = {name.lower() for name in SOURCE_OPTIONS} - _ACCESS
@@ -31,7 +32,7 @@ _OF_SINK = {name.lower() for name in (*SINK_OPTIONS, *BATCH_OPTIONS)}
 def table_options(properties: Mapping[str, str]) -> dict[str, str] | None:
     """The options among the properties of a new table; None: they are options of a query.
 
-    A directory is the table's location, not an option. Raises InvalidOption for a secret.
+    A directory is the table's location, not an option.
     """
     if _PROVIDER not in properties:
         return None
@@ -40,12 +41,6 @@ def table_options(properties: Mapping[str, str]) -> dict[str, str] | None:
         for name, value in properties.items()
         if name.startswith(_OPTION)
     }
-    for name in given:
-        if name in _SECRETS:
-            raise InvalidOption(
-                f"Option {name} of a table would be stored as text in the catalog: use tokenFile "
-                "or tokenEnv"
-            )
     if "url" not in given and "path" in properties:
         path = properties["path"]
         given["path"] = path.removeprefix("file:") if path.startswith("file:/") else path
@@ -63,13 +58,30 @@ def with_table(
     """The options of a query of a table, by the metadata of its columns; None: it is of no table.
 
     Options of the query have precedence. A place in them is that of another query, in which a
-    column of the table is written or read.
+    column of the table is written or read. Raises InvalidOption.
     """
     if "url" in given or "path" in given:
         return None
-    texts = (each[METADATA_KEY] for each in columns if METADATA_KEY in each)
-    stored = next(texts, None)
-    return None if stored is None else json.loads(str(stored)) | dict(given)
+    stored = next(filter(None, map(_stored, columns)), None)
+    return None if stored is None else stored | dict(given)
+
+
+def _stored(column: Mapping[str, object]) -> dict[str, str] | None:
+    """The options in the metadata of a column. Raises InvalidOption for a malformed comment."""
+    if METADATA_KEY in column:
+        of_table: dict[str, str] = json.loads(str(column[METADATA_KEY]))
+        return of_table
+    comment = str(column.get("comment", ""))
+    if not comment.startswith(COMMENT_PREFIX + "{"):
+        return None
+    try:
+        written = json.loads(comment.removeprefix(COMMENT_PREFIX))
+    except ValueError as error:
+        raise InvalidOption(
+            f"The comment of a column is '{comment[:200]}', but the options of a table are JSON in "
+            """it, as kafkalog {"url": "http://host:8082", "topic": "orders"}"""
+        ) from error
+    return {str(name).lower(): str(value) for name, value in written.items()}
 
 
 def for_reading(given: Mapping[str, str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
+from kafkalog.spark import register, with_table_options
 from tests.integration.daemon import Daemon
 from tests.spark.log_directory import LogDirectory
 
@@ -65,13 +66,51 @@ def test_a_table_that_is_written(sql: SparkSession, daemon: Daemon) -> None:
     assert values == [b"1", b"2", b"2", b"3", b"3", b"4", b"4"]
 
 
-def test_a_table_without_options_says_how_to_make_one(sql: SparkSession) -> None:
-    """Spark asks the source for the columns of a new table only if none are given."""
-    sql.sql(
-        "CREATE TABLE narrow (value BINARY) USING kafkalog OPTIONS (url 'http://a:1', topic 'a')"
-    )
-    with pytest.raises(PySparkException, match="created without columns"):
-        sql.table("narrow").count()
+def test_a_table_with_columns_of_its_own(sql: SparkSession, tmp_path: Path) -> None:
+    """Spark asks the source for the columns of a new table only if none are given: such a table has
+    its options in the comment of a column, from the start or later.
+    """
+    logs = LogDirectory(tmp_path / "logs")
+    logs.fill("a", 0, 0, 5)
+    comment = f'COMMENT \'kafkalog {{"path": "{logs.path}", "topic": "a"}}\''
+    sql.sql(f"CREATE TABLE narrow (offset BIGINT {comment}) USING kafkalog")
+    assert sorted(row[0] for row in sql.read.table("narrow").collect()) == list(range(5))
+    sql.sql("CREATE TABLE bare (value BINARY) USING kafkalog OPTIONS (url 'http://a:1', topic 'a')")
+    with pytest.raises(PySparkException, match=r"created without columns.*ALTER TABLE t ALTER"):
+        sql.table("bare").count()
+    sql.sql(f"ALTER TABLE bare ALTER COLUMN value {comment}")
+    assert sql.table("bare").count() == 5
+
+
+def test_option_columns_of_a_table(sql: SparkSession, tmp_path: Path) -> None:
+    """With it a table has few columns, and its options."""
+    logs = LogDirectory(tmp_path / "logs")
+    logs.fill("a", 0, 0, 5)
+    given = f"path '{logs.path}', topic 'a', columns 'offset,key'"
+    sql.sql(f"CREATE TABLE chosen USING kafkalog OPTIONS ({given})")
+    assert sql.table("chosen").columns == ["offset", "key"]
+    assert sql.table("chosen").agg({"offset": "max"}).first()[0] == 4
+
+
+def test_a_table_that_save_as_table_makes(sql: SparkSession, daemon: Daemon) -> None:
+    url = f"http://127.0.0.1:{daemon.port}"
+    rows = sql.createDataFrame([("1",), ("2",)], "value string").selectExpr("binary(value) value")
+    options = {"url": url, "topic": "orders"}
+    writer = with_table_options(rows, **options).write.format("kafkalog").options(**options)
+    writer.mode("append").saveAsTable("made")
+    assert sorted(bytes(row.value) for row in sql.read.table("made").collect()) == [b"1", b"2"]
+
+
+def test_options_of_a_session(sql: SparkSession, daemon: Daemon) -> None:
+    """For tables and queries that name no place."""
+    register(sql, url=f"http://127.0.0.1:{daemon.port}", topic="orders")
+    try:
+        daemon.produce_text("orders", "1", "2")
+        assert sql.read.format("kafkalog").load().count() == 2
+        sql.sql("CREATE TABLE bare (value BINARY) USING kafkalog")
+        assert sorted(bytes(row.value) for row in sql.table("bare").collect()) == [b"1", b"2"]
+    finally:
+        register(sql)
 
 
 def test_what_is_wrong_shows_before_there_is_a_table(sql: SparkSession) -> None:

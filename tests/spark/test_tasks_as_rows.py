@@ -60,7 +60,9 @@ SECRET = "a-word-that-nobody-may-see"
 
 
 def test_plans_and_event_logs_have_no_secret(tmp_path: Path) -> None:
-    """Where a secret is, is no secret; the tasks read it. The pages of Spark show its events."""
+    """Where a secret is, is no secret; the tasks read it. The secret itself is refused before there
+    is a plan, and stands in no page of Spark.
+    """
     (tmp_path / "token").write_text(SECRET)
     command = [sys.executable, "-m", "tests.spark.secretive_job", str(tmp_path)]
     environment = {**os.environ, "KAFKALOG_TOKEN": SECRET}
@@ -71,9 +73,15 @@ def test_plans_and_event_logs_have_no_secret(tmp_path: Path) -> None:
     length = len(f"Bearer {SECRET}")
     found = json.loads((tmp_path / "found").read_text())
     assert found == {"file": [length, 2 * length], "variable": [length, 2 * length]}
+    refused, planned = json.loads((tmp_path / "told").read_text())
+    assert len(refused) == 5
+    assert all("use tokenFile" in each and "tokenEnv" in each for each in refused.values())
+    assert set(planned.values()) == {""}
     events = [each for each in (tmp_path / "events").rglob("*") if each.is_file()]
-    shown = [(tmp_path / "plans").read_text(), ran.stdout, ran.stderr]
+    shown = [(tmp_path / name).read_text() for name in ("plans", "pages", "told")]
+    shown += [ran.stdout, ran.stderr]
     shown += [each.read_text(errors="replace") for each in events]
     assert any("SparkListenerJobStart" in each for each in shown)
     assert "Physical Plan" in shown[0]
+    assert "spark.app.name" in shown[1]
     assert not any(SECRET in each for each in shown)

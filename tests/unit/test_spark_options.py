@@ -35,9 +35,11 @@ from kafkalog.spark.options import (
     AtTimes,
     Extreme,
     batch_options,
+    column_names,
+    refuse_secrets,
     stream_options,
-    wants_headers,
 )
+from kafkalog.spark.sink.options import sink_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,7 +115,6 @@ def test_access_to_daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert password.credentials == CredentialsAt("u", variable="KAFKALOG_SECRET")
     for each in (access, basic, token, password):
         assert b"s3" not in pickle.dumps(each.by_reference())
-    assert batch_options(urls | {"token": "abc"}).access.credentials == Bearer("abc")
     committed = batch(**{"kafka.isolation.level": "read_committed"})
     assert committed.access.read_committed
 
@@ -171,11 +172,20 @@ def test_what_changes_nothing_is_told_once() -> None:
     )
 
 
-def test_headers_are_wanted_before_the_rest_is_looked_at() -> None:
-    assert wants_headers({"includeheaders": "true"})
-    assert not wants_headers({"startingoffsets": "{"})
+def test_columns_are_known_before_the_rest_is_looked_at() -> None:
+    all_but_headers = column_names({"startingoffsets": "{"})
+    assert all_but_headers[-1] == "timestampType"
+    assert column_names({"includeheaders": "true"}) == (*all_but_headers, "headers")
+    assert column_names({"columns": " OFFSET,timestamptype , headers"}) == (
+        *("offset", "timestampType", "headers"),
+    )
     with pytest.raises(InvalidOption, match="did you mean includeHeaders"):
-        wants_headers({"includeheader": "true"})
+        column_names({"includeheader": "true"})
+    for given in ("offset,size", "offset,offset", " , "):
+        with pytest.raises(InvalidOption, match=r"columns is .* some of key, value, topic,"):
+            column_names({"columns": given})
+    with pytest.raises(InvalidOption, match="columns has no headers"):
+        column_names({"columns": "offset", "includeheaders": "true"})
 
 
 REFUSED: list[tuple[Callable[..., SourceOptions], dict[str, str], str]] = [
@@ -252,7 +262,7 @@ REFUSED: list[tuple[Callable[..., SourceOptions], dict[str, str], str]] = [
     (batch, {"kafka.interceptor.classes": "x"}, "kafka.interceptor.classes is not supported"),
     (batch, {"path": "data"}, "path is 'data', but it must be an absolute path"),
     (batch, {"url": "http://a:1"}, "either option url .* or option path"),
-    (batch, {"token": "x"}, "Option token is for daemons"),
+    (batch, {"tokenfile": "x"}, "Option tokenFile is for daemons"),
 ]
 
 
@@ -282,7 +292,7 @@ def test_no_subscription(given: dict[str, str], message: str) -> None:
     ("given", "message"),
     [
         ({"url": "ftp://x"}, "url is 'ftp://x', but it must be http"),
-        ({"url": "http://x", "token": "a", "user": "u"}, "token and user contradict"),
+        ({"url": "http://x", "tokenenv": "A", "user": "u"}, "tokenEnv and user contradict"),
         ({"url": "http://x", "user": "u"}, "user and passwordFile need each other"),
         ({"url": "http://x", "passwordfile": "/x"}, "user and passwordFile need each other"),
         ({"url": "http://x", "tokenenv": "NO_SUCH"}, "tokenEnv: .* NO_SUCH is not set"),
@@ -293,7 +303,6 @@ def test_no_subscription(given: dict[str, str], message: str) -> None:
             "user and passwordFile need each other",
         ),
         ({"url": "http://x", "tokenfile": "/no/such"}, "tokenFile is '/no/such'.*readable"),
-        ({"url": "http://x", "token": "ä"}, "token: A token is printable ASCII"),
         ({}, "Give either option url"),
         ({"path": "s3://"}, "path is 's3://', but it must be one with a bucket or host after"),
     ],
@@ -301,6 +310,39 @@ def test_no_subscription(given: dict[str, str], message: str) -> None:
 def test_no_access(given: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidOption, match=message):
         batch_options({"subscribe": "t"} | given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"url": "http://x", "token": "s3cret"},
+            "Option token is a secret.*use tokenFile.*tokenEnv",
+        ),
+        ({"path": "/a", "token": "s3cret"}, "Option token is a secret"),
+        ({"option.token": "s3cret"}, "Option token is a secret"),  # of a table of the catalog
+        (
+            {"url": "http://x, http://u:s3cret@y"},
+            r"url has a password, http://u:\*\*\*@y, .*passwordEnv",
+        ),
+        ({"path": "/a,sftp://u:s3cret@h/logs"}, r"path: The address sftp://u:\*\*\*@h/logs has"),
+    ],
+)
+def test_a_secret_by_value_is_refused(given: dict[str, str], message: str) -> None:
+    """Source and sink, before there is a plan; the message does not repeat it."""
+    with pytest.raises(InvalidOption, match=message) as refused:
+        refuse_secrets(given.get)
+    assert "s3cret" not in str(refused.value)
+    for checked in (batch_options, stream_options, sink_options):
+        with pytest.raises(InvalidOption) as refused:
+            checked({"subscribe": "t", "topic": "t"} | given)
+        assert "s3cret" not in str(refused.value)
+
+
+def test_a_token_of_other_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "ä")
+    with pytest.raises(InvalidOption, match="tokenEnv: A token is printable ASCII"):
+        batch_options({"subscribe": "t", "url": "http://x", "tokenenv": "TOKEN"})
 
 
 def test_a_place_that_is_named_twice_is_one() -> None:

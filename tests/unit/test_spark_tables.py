@@ -26,8 +26,6 @@ def test_options_among_properties() -> None:
     of_path = {"provider": "kafkalog", "option.subscribe": "a", "path": "file:/logs"}
     assert table_options(of_path) == {"subscribe": "a", "path": "/logs"}
     assert table_options({"url": "http://a:1", "subscribe": "a"}) is None
-    with pytest.raises(InvalidOption, match="use tokenFile"):
-        table_options(OF_URL | {"option.token": "x"})
 
 
 def test_both_directions_share_them() -> None:
@@ -48,3 +46,14 @@ def test_columns_of_a_table_in_another_query() -> None:
     assert with_table({"url": "http://b:1"}, [COLUMN]) is None
     assert with_table({"path": "/logs"}, [COLUMN]) is None
     assert with_table({}, [{}]) is None
+
+
+def test_options_in_the_comment_of_a_column() -> None:
+    """As SQL writes them; another comment is none of ours."""
+    comment = {"comment": 'kafkalog {"url": "http://a:1", "startingOffsets": "earliest", "n": 5}'}
+    wanted = {"url": "http://a:1", "startingoffsets": "earliest", "n": "5"}
+    assert with_table({}, [{"comment": "kafkalog is where it is from"}, comment]) == wanted
+    assert with_table({"n": "6"}, [comment]) == wanted | {"n": "6"}
+    assert with_table({"url": "http://b:1"}, [comment]) is None
+    with pytest.raises(InvalidOption, match=r"comment of a column is 'kafkalog \{url.*are JSON"):
+        with_table({}, [{"comment": "kafkalog {url: 'http://a:1'}"}])

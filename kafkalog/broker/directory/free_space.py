@@ -154,7 +154,8 @@ class FreeSpace:
         if self._min_free_bytes and self.known.usable_bytes - size_bytes < self._min_free_bytes:
             reason = (
                 f"Log directory {self._path} has {self.known.usable_bytes} bytes free; "
-                f"{size_bytes} more would leave fewer than log.dir.min.free.bytes ({self._min_free_bytes})"
+                f"{size_bytes} more would leave fewer than "
+                f"log.dir.min.free.bytes ({self._min_free_bytes})"
             )
             with self._mutex:
                 is_told = self._tight_reason is not None

@@ -1,7 +1,7 @@
 """The Markdown that the runbooks are written in, as blocks for a template. Pure.
 
-Headings, paragraphs, lists, tables; in them code, emphasis and links. Nothing else is understood:
-it stays as it was written. A template prints blocks escaped, as everything else.
+Headings, paragraphs, lists, tables; in them code, strong, emphasis and links. Nothing else is
+understood: it stays as it was written. A template prints blocks escaped, as everything else.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import NamedTuple
 _HEADING = re.compile(r"(#{1,4}) +(.*)")
 _ITEM = re.compile(r"(?:[-*]|(\d+)\.) +(.*)")
 _RULE = re.compile(r"\|[-| :]+\|")
-_SPAN = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\[([^\]]+)\]\(([^)\s]+)\)")
+_SPAN = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|\*(?!\s)([^*]+)(?<!\s)\*|\[([^\]]+)\]\(([^)\s]+)\)")
 _RUNBOOK = re.compile(r"([A-Za-z-]+)\.md(?:#.*)?")
 
 
 class Span(NamedTuple):
-    """Text of one kind: text, code, strong, or a link to the runbook ``target``."""
+    """Text of one kind: text, code, strong, emphasis, or a link to the runbook ``target``."""
 
     kind: str
     text: str
@@ -84,18 +84,23 @@ def spans_of(text: str) -> list[Span]:
         if match.start() > at:
             found.append(Span("text", text[at : match.start()]))
         at = match.end()
-        code, strong, words, target = match.groups()
+        code, strong, emphasis, words, target = match.groups()
         if code is not None:
             found.append(Span("code", code))
         elif strong is not None:
             found.append(Span("strong", strong))
+        elif emphasis is not None:
+            found.append(Span("emphasis", emphasis))
         elif runbook := _RUNBOOK.fullmatch(target):
-            found.append(Span("link", words, runbook[1]))
+            found.append(Span("link", words.replace("`", ""), runbook[1]))
         elif target.startswith("#"):
             found.append(Span("text", words))
         else:
+            *first, last = spans_of(words)
+            is_text = last.kind == "text"
+            found += first if is_text else [*first, last]
             found += [
-                Span("text", f"{words} ("),
+                Span("text", f"{last.text} (" if is_text else " ("),
                 Span("code", f"docs/{target.lstrip('./')}"),
                 Span("text", ")"),
             ]

@@ -15,7 +15,13 @@ pytestmark = pytest.mark.console
 
 
 @pytest.mark.parametrize(
-    ("letter", "path"), [("o", "/console"), ("t", "/console/topics"), ("c", "/console/compaction")]
+    ("letter", "path"),
+    [
+        ("o", "/console"),
+        ("t", "/console/topics"),
+        ("c", "/console/compaction"),
+        ("b", "/console/runbooks"),
+    ],
 )
 def test_g_and_a_letter_lead_to_a_page(window: Window, letter: str, path: str) -> None:
     window.open("/console/tasks")

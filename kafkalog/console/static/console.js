@@ -10,6 +10,7 @@
     g: "/console/groups",
     c: "/console/compaction",
     d: "/console/log-dirs",
+    b: "/console/runbooks",
   };
   const SECOND_KEY_MS = 1500;
 

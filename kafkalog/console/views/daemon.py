@@ -160,6 +160,53 @@ def runbook_view(operations: Operations, name: str) -> RunbookView:
     return RunbookView(now_ms=operations.now_ms(), name=name, text=runbooks()[name])
 
 
+_INDEX = "README"
+_SEVERITIES = ("critical", "warning", "info", "no alert")  # as the index says them
+
+
+class RunbookRow(Fragment):
+    """A runbook as the index has it. ``severity``: of its alert."""
+
+    name: str
+    title: str
+    subject: str
+    severity: str
+    meaning: str
+
+
+class RunbooksView(View):
+    """Every runbook."""
+
+    template: ClassVar[str] = "runbooks.html"
+    heading: ClassVar[str] = "Runbooks"
+
+    runbooks: list[RunbookRow]
+
+    @property
+    def by_severity(self) -> dict[str, list[RunbookRow]]:
+        """The worst first."""
+        groups = {
+            severity: [each for each in self.runbooks if each.severity == severity]
+            for severity in _SEVERITIES
+        }
+        return {severity: rows for severity, rows in groups.items() if rows}
+
+
+def runbooks_view(operations: Operations) -> RunbooksView:
+    """The table of the index as rows. Blocks the first time."""
+    rows, subject = list[RunbookRow](), ""
+    tables = (each for each in blocks_of(runbooks()[_INDEX]) if each.kind == "table")
+    for cells in (row for table in tables for row in table.rows[1:]):
+        texts = ["".join(span.text for span in cell) for cell in cells]
+        subject = texts[0] or subject
+        (link,) = cells[1]
+        row = RunbookRow(
+            name=link.target, title=link.text, subject=subject, severity=texts[2], meaning=texts[3]
+        )
+        rows.append(row)
+    return RunbooksView(now_ms=operations.now_ms(), runbooks=rows)
+
+
 # ---- versions, and the packages that the console ships
 
 

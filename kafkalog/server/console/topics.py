@@ -16,11 +16,13 @@ from kafkalog.console.views.configs import ConfigsView, configs_view
 from kafkalog.console.views.daemon import (
     AboutView,
     LogDirsView,
+    RunbooksView,
     RunbookView,
     TasksView,
     about_view,
     log_dirs_view,
     runbook_view,
+    runbooks_view,
     tasks_view,
 )
 from kafkalog.console.views.overview import OverviewView, overview_view
@@ -173,6 +175,12 @@ def log_dirs(_: web.Request, operations: Operations) -> LogDirsView:
 def tasks(_: web.Request, operations: Operations) -> TasksView:
     """Console: what the background tasks do and did."""
     return tasks_view(operations)
+
+
+@page(ROUTES, "/runbooks", "consoleRunbooks", Access.DESCRIBE_CLUSTER, can_refresh=False)
+def runbook_index(_: web.Request, operations: Operations) -> RunbooksView:
+    """Console: the runbooks by the severity of their alerts."""
+    return runbooks_view(operations)
 
 
 @page(

@@ -241,8 +241,26 @@ def test_a_timeline_is_to_scale() -> None:
     assert picture.ticks[-1].x == TIMELINE_WIDTH
 
 
+def test_a_timeline_begins_with_the_daemon() -> None:
+    sim = begun()
+    assert cleaned(sim).error is None
+    started_ms = sim.operations.cleaning.describe().since_ms
+    sim.clock.step_wall_ms(58 * 60_000 - (sim.clock.wall_ms() - started_ms))
+    view = seen(sim)
+    assert view.since_ms == view.timeline.ticks[0].timestamp_ms == started_ms
+    assert view.hour_choices == [24]
+    html = page_of(view)
+    assert "Since the start of the daemon" in html
+    assert "58 min ago" in html
+    sim.clock.step_wall_ms(24 * HOUR_MS)
+    later = seen(sim)
+    assert later.since_ms == later.now_ms - 24 * HOUR_MS
+    assert later.hour_choices == [1, 6, 24]
+    assert "The last 24 hours: " in page_of(later)
+
+
 def new_history() -> CleaningHistory:
-    return CleaningHistory(SimThreads(SimClock(), 1, lambda *_: None).mutex())
+    return CleaningHistory(SimThreads(SimClock(), 1, lambda *_: None).mutex(), since_ms=0)
 
 
 def test_a_history_is_bounded() -> None:

@@ -371,9 +371,10 @@ class CompactedLog(NamedTuple):
 
 
 class CleanerReport(NamedTuple):
-    """The cleaner at one moment of the wall clock."""
+    """The cleaner at one moment of the wall clock; ``since_ms``: of the start."""
 
     now_ms: int
+    since_ms: int
     is_enabled: bool
     config: LogCleanerConfig
     threads: Sequence[ThreadStatus]
@@ -428,6 +429,7 @@ class CleaningOperations:
             )
         return CleanerReport(
             now_ms,
+            cleaning.observer.history.since_ms,
             cleaning.cleaner.is_enabled,
             cleaning.cleaner.config,
             cleaning.cleaner.threads(),

@@ -56,7 +56,10 @@ class PastClean(NamedTuple):
 class CleaningHistory:
     """See the module."""
 
-    def __init__(self, mutex: Mutex) -> None:
+    def __init__(self, mutex: Mutex, since_ms: int) -> None:
+        """``since_ms``: wall clock of the start, before which nothing is known."""
+        # constant after construction
+        self.since_ms = since_ms
         self._mutex = mutex
         # under the mutex
         self._cleans: deque[PastClean] = deque(maxlen=KEPT_CLEANS)
@@ -107,7 +110,7 @@ class CleaningObserver:
         # constant after construction
         self._metrics = runtime.metrics.cleaner
         self.beat = self._metrics.beat
-        self.history = CleaningHistory(runtime.threads.mutex())
+        self.history = CleaningHistory(runtime.threads.mutex(), runtime.clock.wall_ms())
         # written by cleaner threads, published: of logs that were cleaned since the start
         self.last_cleans: dict[TopicPartition, LastClean] = {}
 

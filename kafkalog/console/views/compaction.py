@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LOGS_A_PAGE = 100
 CLEANS_SHOWN = 300
 HOUR_MS = 3_600_000
+_HOURS = (1, 6, 24)
 
 
 class CleanerThreadView(Fragment):
@@ -160,6 +161,7 @@ class CleanerView(View):
     """``logs`` are those of one page, dirtiest first; ``cleans`` newest first.
 
     ``internal_hidden``: how many topics of Kafka's own are left out; none where one is asked for.
+    ``since_ms``: where the drawing begins: ``hours`` ago, or the start of a younger daemon.
     """
 
     template: ClassVar[str] = "compaction.html"
@@ -171,6 +173,7 @@ class CleanerView(View):
     throttle_bytes_per_second: float | None
     threads: list[CleanerThreadView]
     hours: int
+    since_ms: int
     clean_count: int
     cleans: list[CleanView]
     with_internal: bool
@@ -196,6 +199,19 @@ class CleanerView(View):
         return sorted(topics, key=lambda each: each.is_internal)
 
     @property
+    def is_since_start(self) -> bool:
+        """Whether the daemon is younger than ``hours``."""
+        return self.since_ms > self.now_ms - self.hours * HOUR_MS
+
+    @property
+    def hour_choices(self) -> list[int]:
+        """Hours of a drawing, as far as the daemon is old enough for them, and the present ones."""
+        if not self.is_since_start:
+            return sorted({*_HOURS, self.hours})
+        age_ms = self.now_ms - self.since_ms
+        return [*(each for each in _HOURS if each * HOUR_MS < age_ms), self.hours]
+
+    @property
     def phases(self) -> list[Phase]:
         """The phases in the drawing, in the order of the legend."""
         shown = {bar.phase for lane in self.timeline.lanes for bar in lane.bars}
@@ -203,7 +219,7 @@ class CleanerView(View):
 
     @property
     def timeline(self) -> Timeline:
-        """The drawing of the last ``hours``."""
+        """The drawing since ``since_ms``."""
         busy = [
             Stretch(each.name, -1, Phase.RUNNING, each.busy_since_ms, self.now_ms)
             for each in self.threads
@@ -213,8 +229,7 @@ class CleanerView(View):
         # Threads that run now come first; others, which ended, may have cleans.
         every = [each.name for each in self.threads] + [each.thread for each in self.cleans]
         threads = list(dict.fromkeys(every))
-        from_ms = self.now_ms - self.hours * HOUR_MS
-        return lay_out_timeline(threads, past + busy, from_ms, self.now_ms)
+        return lay_out_timeline(threads, past + busy, self.since_ms, self.now_ms)
 
 
 def _parts(number: int, clean: CleanView) -> list[Stretch]:
@@ -249,11 +264,13 @@ def compaction_view(
     Blocks: may read indexes. Raises UnknownTopic.
     """
     report = operations.cleaning.describe(topic or None)
-    since_ms = report.now_ms - hours * HOUR_MS
+    hours_ms = report.now_ms - hours * HOUR_MS
+    # A clock that was set back since the start is no reason for an empty drawing.
+    since_ms = max(hours_ms, report.since_ms) if report.since_ms < report.now_ms else hours_ms
     cleans = [
         each
         for each in reversed(operations.cleaning.history())
-        if each.ended_ms >= since_ms and topic in ("", each.topic)
+        if each.ended_ms >= hours_ms and topic in ("", each.topic)
     ]
     names = [each.status.log.topic_partition.topic for each in report.logs]
     is_every = with_internal or bool(topic)
@@ -271,6 +288,7 @@ def compaction_view(
         threads=[CleanerThreadView.of(each, each.topic_partition) for each in report.threads],
         hours=hours,
         clean_count=len(cleans),
+        since_ms=since_ms,
         cleans=cleans[:CLEANS_SHOWN],
         with_internal=with_internal,
         internal_hidden=len(hidden),

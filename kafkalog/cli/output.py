@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.env.clock import SystemClock
-from kafkalog.format.integers import INT64_MAX
+from kafkalog.format.quantities import NO_LIMIT
 from kafkalog.observe.terminal_line import TerminalLine
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 TIMESTAMP_MAX_MS = 253_402_300_799_999  # of the year 9999
 
-_NO_LIMIT = str(INT64_MAX)
-
 Columns = tuple[tuple[str, str], ...]
 """The heading of each column, and the field of an entry that it shows."""
 
@@ -43,7 +41,7 @@ def cell(value: object) -> str:
 
     That only for people: a script reads the number alone.
     """
-    if str(value) == _NO_LIMIT and sys.stdout.isatty():
+    if str(value) == NO_LIMIT and sys.stdout.isatty():
         return f"{value} (no limit)"
     return "-" if value is None else str(value)
 

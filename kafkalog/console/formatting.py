@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import re
 
+from kafkalog.format.quantities import NO_LIMITS
+
 # Characters that are invisible or change how the text around them is read: C0 and C1 except tab and
 # line ends, soft hyphens, zero-width spaces, bidirectional controls, line separators, tags. The
 # joiners (U+200C, U+200D) are allowed: Persian, Hindi and emoji sequences need them.
@@ -39,7 +41,6 @@ def size(count_bytes: int) -> str:
     return f"{value:.1f} {_UNITS[unit]}"
 
 
-_NO_LIMIT = frozenset(("2147483647", "9223372036854775807", "1.7976931348623157E308"))
 _IN_MS = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
 
 
@@ -64,7 +65,7 @@ def config_value(name: str, value: str | None) -> str | None:
     unit = next(units, None)
     if value is None or unit is None:
         return None
-    if value in _NO_LIMIT:
+    if value in NO_LIMITS:
         is_due = unit == "ms" and "timestamp" not in name
         return "never" if is_due or "flush" in name else "no limit"
     if not value.removeprefix("-").isdigit():

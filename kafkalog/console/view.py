@@ -6,11 +6,15 @@ sentences that readers of the JSON get too. Immutable; made on a thread that may
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from kafkalog.format.topic_names import is_internal
 from kafkalog.log.retention.forecast import timestamp_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 class Fragment(BaseModel):
@@ -54,6 +58,12 @@ Timestamp = Annotated[int | None, BeforeValidator(timestamp_or_none)]
 """A moment of the broker's, which may be after the last timestamp; null then: never."""
 EnumValue = Annotated[str, BeforeValidator(lambda member: getattr(member, "value", member))]
 """The value of an enumeration's member."""
+
+
+def listed_topics(names: Collection[str], *, with_internal: bool) -> tuple[list[str], int]:
+    """Those that a page of topics lists, in their order, and how many of Kafka's own it hides."""
+    listed = [name for name in names if with_internal or not is_internal(name)]
+    return listed, len(names) - len(listed)
 
 
 class Page(NamedTuple):

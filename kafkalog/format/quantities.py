@@ -8,8 +8,15 @@ from __future__ import annotations
 
 import re
 
+from kafkalog.format.integers import INT32_MAX, INT64_MAX
+
 DURATIONS = "7d, 12h, 45m, 30s or 250ms"
 SIZES = "1GiB, 64MiB or 16KiB"
+
+NO_LIMIT = str(INT64_MAX)
+NO_LIMITS = frozenset((NO_LIMIT, str(INT32_MAX), "1.7976931348623157E308"))
+"""The largest values of Kafka's long, int and double configs: no limit, or never. An int beside
+other numbers, such as an offset, may be just this number."""
 
 _MS = {
     "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 from kafkalog.broker.compaction.cleaning import LOG_CLEAN, WhyNot
 from kafkalog.console.drawings import Phase, Stretch, lay_out_timeline
 from kafkalog.console.formatting import number, plural, size, span
-from kafkalog.console.view import EnumValue, Fragment, View, page_of
+from kafkalog.console.view import EnumValue, Fragment, View, listed_topics, page_of
 from kafkalog.format.topic_names import is_internal
 
 if TYPE_CHECKING:
@@ -274,8 +274,9 @@ def compaction_view(
     ]
     names = [each.status.log.topic_partition.topic for each in report.logs]
     is_every = with_internal or bool(topic)
-    hidden = {name for name in names if is_internal(name) and not is_every}
-    logs = [each for each, name in zip(report.logs, names, strict=True) if name not in hidden]
+    listed, internal_hidden = listed_topics(set(names), with_internal=is_every)
+    shown_names = frozenset(listed)
+    logs = [each for each, name in zip(report.logs, names, strict=True) if name in shown_names]
     shown = page_of(len(logs), LOGS_A_PAGE, page)
     trial = operations.background_operation(operation_id) if operation_id else None
     return CleanerView.of(
@@ -287,11 +288,11 @@ def compaction_view(
         throttle_bytes_per_second=report.config.io_limit_bytes_per_second,
         threads=[CleanerThreadView.of(each, each.topic_partition) for each in report.threads],
         hours=hours,
-        clean_count=len(cleans),
         since_ms=since_ms,
+        clean_count=len(cleans),
         cleans=cleans[:CLEANS_SHOWN],
         with_internal=with_internal,
-        internal_hidden=len(hidden),
+        internal_hidden=internal_hidden,
         total=len(logs),
         logs=[_log(each) for each in logs[shown.first : shown.end]],
         trial=_trial(trial) if trial is not None and trial.kind == LOG_CLEAN else None,

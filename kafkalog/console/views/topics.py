@@ -8,11 +8,10 @@ import math
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from kafkalog.console.charts import spark
-from kafkalog.console.view import Fragment, View, page_of
+from kafkalog.console.view import Fragment, View, listed_topics, page_of
 from kafkalog.console.views.configs import ConfigDiffRow
 from kafkalog.console.views.partition import DepartureView
 from kafkalog.errors import InvalidRequest, KafkalogError, UnknownTopic
-from kafkalog.format.topic_names import is_internal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,8 +117,7 @@ def topics_view(
     Every order except that of names visits every partition.
     """
     found = [name for name in operations.topic_names() if name_contains in name]
-    names = [name for name in found if with_internal or not is_internal(name)]
-    internal_hidden = len(found) - len(names)
+    names, internal_hidden = listed_topics(found, with_internal=with_internal)
     shown = page_of(len(names), TOPICS_A_PAGE, page)
     if sort is not TopicOrder.NAME:
         names = _sorted(operations, names, sort)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 WIDTH = 600.0
 HEIGHT = 100.0
+LEAST_SAMPLES = 6
+"""Of a curve or a sparkline: fewer of them look like a trend and are none."""
 SPARK_WIDTH = 100.0
 SPARK_HEIGHT = 20.0
 _LEAST = 1e-300  # below it powers of ten have no digits left
@@ -65,7 +67,10 @@ class Line(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """The whole drawing; ``most`` is at its upper edge, 0 at its lower one."""
+    """The whole drawing; ``most`` is at its upper edge, 0 at its lower one.
+
+    sampled_since_ms    not drawn: there are too few samples, the first of this time; None: drawn
+    """
 
     name: str
     unit: Unit
@@ -73,6 +78,7 @@ class Chart(NamedTuple):
     to_ms: int
     most: float
     lines: list[Line]
+    sampled_since_ms: int | None = None
 
     @property
     def words(self) -> str:
@@ -95,8 +101,12 @@ def lay_out_chart(
     to_ms: int,
     *,
     is_stepped: bool = False,
+    least_samples: int = 0,
 ) -> Chart:
-    """Points outside [from_ms, to_ms] are left out; None is a gap."""
+    """Points outside [from_ms, to_ms] are left out; None is a gap.
+
+    With fewer points than ``least_samples`` there are their values, and no curve.
+    """
     shown = {
         each: [(at, value) for at, value in points if from_ms <= at <= to_ms]
         for each, points in series.items()
@@ -109,6 +119,11 @@ def lay_out_chart(
         return WIDTH * (at_ms - from_ms) / span_ms, HEIGHT * (1 - value / most)
 
     lines = [_line(each, points, place, is_stepped) for each, points in shown.items()]
+    times = [at for points in shown.values() for at, _ in points]
+    if max(map(len, shown.values()), default=0) < least_samples:
+        since_ms = min(times, default=to_ms)
+        lines = [each._replace(path="", area="") for each in lines]
+        return Chart(name, unit, from_ms, to_ms, most, lines, since_ms)
     return Chart(name, unit, from_ms, to_ms, most, lines)
 
 
@@ -143,9 +158,9 @@ def _along(run: Sequence[tuple[float, float]], is_stepped: bool) -> str:
 
 
 def spark(values: Sequence[float]) -> str:
-    """A path in a box of SPARK_WIDTH times SPARK_HEIGHT; empty: there is nothing to draw."""
+    """A path in a box of SPARK_WIDTH times SPARK_HEIGHT; empty: nothing, or too few values."""
     most = max(values, default=0.0)
-    if most <= 0 or len(values) < 2:
+    if most <= 0 or len(values) < LEAST_SAMPLES:
         return ""
     step = SPARK_WIDTH / (len(values) - 1)
     places = (

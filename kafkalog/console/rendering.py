@@ -14,6 +14,7 @@ from urllib.parse import quote
 from kafkalog import __version__
 from kafkalog.console import formatting
 from kafkalog.console.assets import all_assets, asset_address
+from kafkalog.console.charts import LEAST_SAMPLES
 from kafkalog.console.json_tree import json_tree
 
 if TYPE_CHECKING:
@@ -136,5 +137,6 @@ def _environment() -> Environment:
         excerpt=formatting.excerpt,
         version=__version__,
         refresh_seconds=REFRESH_SECONDS,
+        least_samples=LEAST_SAMPLES,
     )
     return environment

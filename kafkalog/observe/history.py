@@ -38,8 +38,9 @@ class TrafficRow(NamedTuple):
     """
 
     at_ms: int
-    appends: float
-    fetches: float
+    records_in: float
+    append_requests: float
+    fetch_requests: float
     bytes_in: float
     bytes_out: float
     append_p99_seconds: float | None
@@ -144,7 +145,7 @@ class TrafficHistory:
         flat = self._rows[:]  # one step: the sampling thread may add
         rows = (flat[at : at + _FIELDS] for at in range(0, len(flat), _FIELDS))
         return [
-            TrafficRow(int(row[0]), *row[1:5], *(None if p99 < 0 else p99 for p99 in row[5:]))
+            TrafficRow(int(row[0]), *row[1:6], *(None if p99 < 0 else p99 for p99 in row[6:]))
             for row in rows
         ]
 

@@ -168,14 +168,14 @@ class TopicTraffic(Declarations):
             values = (column.get(topic, 0.0) for column in columns)
             yield TopicTotals._make((topic, *values, None, None))
 
-    def volume(self) -> tuple[float, float, float, float]:
-        """Append and fetch requests, bytes in and out; of all topics, also deleted ones."""
+    def volume(self) -> tuple[float, ...]:
+        """Records in, append and fetch requests, bytes in and out; also of deleted topics."""
         counters = (
-            self.append_requests, self.fetch_requests, self.append_bytes, self.fetch_bytes
+            self.append_records, self.append_requests, self.fetch_requests, self.append_bytes,
+            self.fetch_bytes,
         )  # fmt: skip
         with self._mutex:
-            one, two, three, four = (self._sum(each) for each in counters)
-        return one, two, three, four
+            return tuple(map(self._sum, counters))
 
     def _sum(self, counter: Counter) -> float:
         """Under the mutex: over all topics."""

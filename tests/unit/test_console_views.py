@@ -20,7 +20,8 @@ from kafkalog.broker.authorized import authorized
 from kafkalog.broker.compaction.cleaning import CleanerHealth
 from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.broker.values import ConfigChange, LogDirFault, Readiness
-from kafkalog.console.formatting import UNPRINTABLE
+from kafkalog.console.charts import LEAST_SAMPLES
+from kafkalog.console.formatting import UNPRINTABLE, timestamp
 from kafkalog.console.rendering import Frame, render_error, render_html, render_json
 from kafkalog.console.segment_states import reason_of
 from kafkalog.console.views import topics
@@ -644,15 +645,17 @@ def test_the_first_page_shows_the_last_hour() -> None:
     empty = overview_view(sim.operations).model_copy(update={"traffic": []})
     assert "The first sample comes ten seconds after the start." in page_of(empty)
     for minute in range(60):
-        sim.metrics.traffic.observe_append("t", 60, 6_000, 60)
+        sim.metrics.traffic.observe_append("t", 600, 6_000, 60)
         sim.metrics.append_seconds.labels("ok").observe(0.003)
         sim.disk.capacity_bytes -= 1_000_000 if minute else 0
         sim.clock.advance_ms(MINUTE)
     view = overview_view(sim.operations)
-    appends, _, bytes_, latency = view.charts
+    records, requests, bytes_, latency = view.charts
     assert len(view.traffic) <= POINTS
-    assert sum(each.appends for each in view.table) / len(view.table) == pytest.approx(1, rel=0.1)
-    assert appends.lines[0].most == pytest.approx(2, rel=0.5)
+    paces = [each.records_in for each in view.table]
+    assert sum(paces) / len(paces) == pytest.approx(10, rel=0.1)
+    assert records.lines[0].most == pytest.approx(20, rel=0.5)
+    assert requests.lines[0].most == pytest.approx(2, rel=0.5)
     assert bytes_.lines[0].most == pytest.approx(200, rel=0.5)
     assert latency.lines[0].most == pytest.approx(0.00398)
     assert latency.lines[1].most is None
@@ -726,6 +729,24 @@ def test_a_topic_beside_its_defaults() -> None:
         (each.name, each.value) for each in entries
     ]
     assert every.total == len(entries) == view.total
+    assert "A curve begins with" not in html
+    assert html.index("Records appended") < html.index("Requests</h3>")
+    for name in ("Records/s", "Append requests/s", "Fetch requests/s"):
+        assert name in html
+
+
+def test_two_samples_are_no_trend() -> None:
+    sim = started().with_topic("t", 1)
+    sim.metrics.traffic.observe_append("t", 600, 6_000, 60)
+    sim.clock.advance_ms(20_000)
+    sim.metrics.traffic.observe_append("t", 600, 6_000, 60)
+    view = overview_view(sim.operations)
+    assert 0 < len(view.traffic) < LEAST_SAMPLES
+    html = page_of(view)
+    assert 'class="plot"' not in html
+    assert 'class="spark" viewBox' not in html
+    first = timestamp(view.traffic[0].at_ms)[11:16]
+    assert html.count(f">{first}</time> UTC. A curve begins with 6 samples.") == 4
     found = configs_view(sim.operations, "t", "segment.", is_all=True)
     assert {each.name for each in found.configs} >= {"segment.bytes", "segment.ms"}
     assert all("segment." in each.name for each in found.configs)

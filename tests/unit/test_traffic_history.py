@@ -31,7 +31,7 @@ class Sampled:
             self.history.sample(NOW_MS + self.elapsed_ms, self.elapsed_ms * 1_000_000)
 
     def append(self, topic: str, size_bytes: int, requests: int = 1) -> None:
-        self.metrics.traffic.observe_append(topic, requests, size_bytes, requests)
+        self.metrics.traffic.observe_append(topic, 10 * requests, size_bytes, requests)
 
 
 def test_a_row_is_what_was_counted_between_two_samples() -> None:
@@ -45,11 +45,11 @@ def test_a_row_is_what_was_counted_between_two_samples() -> None:
     sampled.sample(2)
     first, second = sampled.history.rows()
     assert (first.at_ms, second.at_ms) == (NOW_MS + 2 * PERIOD_MS, NOW_MS + 3 * PERIOD_MS)
-    assert (first.appends, first.fetches) == (3.0, 0.5)
+    assert (first.records_in, first.append_requests, first.fetch_requests) == (30.0, 3.0, 0.5)
     assert (first.bytes_in, first.bytes_out) == (500.0, 50.0)
     assert first.append_p99_seconds == pytest.approx(0.001)  # the 99th of a hundred
     assert first.fetch_p99_seconds is None
-    assert second[1:] == (0.0, 0.0, 0.0, 0.0, None, None)
+    assert second[1:] == (0.0, 0.0, 0.0, 0.0, 0.0, None, None)
 
 
 def test_a_latency_is_placed_within_its_bucket() -> None:
@@ -136,7 +136,7 @@ def test_the_daemon_keeps_it() -> None:
         sim.manager.runtime.metrics.traffic.observe_append("t", 1, 100)
         sim.clock.advance_ms(PERIOD_MS)
     rows = sim.operations.history().rows()
-    assert sum(each.appends for each in rows) * PERIOD_MS / 1000 == pytest.approx(6)
+    assert sum(each.append_requests for each in rows) * PERIOD_MS / 1000 == pytest.approx(6)
     assert len(rows) >= 12
     assert rows[-1].at_ms == sim.operations.now_ms()
     assert sum(sim.operations.bytes_in("t")) == 600

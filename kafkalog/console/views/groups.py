@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from kafkalog.console.charts import Unit, lay_out_chart
+from kafkalog.console.charts import LEAST_SAMPLES, Unit, lay_out_chart
 from kafkalog.console.view import Fragment, View, page_of
 from kafkalog.console.views.offsets import record_at
 from kafkalog.errors import KafkalogError
@@ -211,12 +211,13 @@ class GroupView(View):
 
     @property
     def chart(self) -> Chart | None:
-        """The lags as a curve; None of fewer than two."""
-        if len(self.lags) < 2:
+        """The lags as a curve; None without any."""
+        if not self.lags:
             return None
         points = [(each.at_ms, float(each.lag)) for each in self.lags]
         first, last = points[0][0], points[-1][0]
-        return lay_out_chart("Lag", Unit.COUNT, {"lag": points}, first, last)
+        series = {"lag": points}
+        return lay_out_chart("Lag", Unit.COUNT, series, first, last, least_samples=LEAST_SAMPLES)
 
 
 def group_view(operations: Operations, group: str, members: list[Member], page: int) -> GroupView:

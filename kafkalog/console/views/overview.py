@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, ClassVar
 from kafkalog.broker.retention.clock_hold import WHAT_TO_DO
 from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.console.assets import runbooks
-from kafkalog.console.charts import Chart, Unit, lay_out_chart, spark, thinned
-from kafkalog.console.formatting import plural, relative, span
-from kafkalog.console.view import Fragment, View
+from kafkalog.console.charts import LEAST_SAMPLES, Chart, Unit, lay_out_chart, spark, thinned
+from kafkalog.console.formatting import number, plural, relative, span, visible
+from kafkalog.console.view import Fragment, View, listed_topics
 from kafkalog.console.views.daemon import LogDirView, TaskRow, log_dir_view, task_rows
 from kafkalog.format.topic_names import is_internal
 from kafkalog.observe.history import HOUR_MS, TrafficRow
@@ -78,8 +78,9 @@ class TrafficView(Fragment):
     """Rates per second up to ``at_ms``; p99 null: nothing ended."""
 
     at_ms: int
-    appends: float
-    fetches: float
+    records_in: float
+    append_requests: float
+    fetch_requests: float
     bytes_in: float
     bytes_out: float
     append_p99_seconds: float | None
@@ -131,6 +132,7 @@ class OverviewView(View):
                 self.traffic_since_ms,
                 self.now_ms,
             )
+                least_samples=LEAST_SAMPLES,
             for name, unit, lines in _CHARTS
         ]
 
@@ -150,8 +152,8 @@ class OverviewView(View):
 
 
 _CHARTS = (
-    ("Appends", Unit.RATE, {"appends": "appends"}),
-    ("Fetches", Unit.RATE, {"fetches": "fetches"}),
+    ("Records appended", Unit.RATE, {"records": "records_in"}),
+    ("Requests", Unit.RATE, {"append": "append_requests", "fetch": "fetch_requests"}),
     ("Bytes", Unit.BYTE_RATE, {"in": "bytes_in", "out": "bytes_out"}),
     (
         "Latency, 99th percentile",
@@ -202,7 +204,7 @@ def overview_view(operations: Operations) -> OverviewView:
         traffic=_thinned(rows, POINTS),
         traffic_since_ms=_since_ms(rows, now_ms),
         topics=len(names),
-        internal_topics=sum(map(is_internal, names)),
+        internal_topics=listed_topics(names, with_internal=False)[1],
         partitions_unserved=readiness.offline_partitions,
         log_bytes=sum(size.size_bytes for each in described for size in each.partitions),
         log_dirs=log_dirs,

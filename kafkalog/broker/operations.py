@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from kafkalog.broker.background import BackgroundOperation, OperationKind
     from kafkalog.broker.directory.commands import Command
+    from kafkalog.broker.groups.lags import GroupHealth
     from kafkalog.broker.log_manager import LogManager
     from kafkalog.broker.topics.registry import RegisteredTopic
     from kafkalog.broker.values import ConfigEntry
@@ -354,6 +355,11 @@ class Operations:
         """What a scrape sees of the logs; no disk."""
         snapshot = self._manager.log_stats.snapshot(self.readiness())
         return snapshot._replace(groups=self._manager.group_lags.samples)
+
+    @requires(Action.DESCRIBE, Resource.CLUSTER)
+    def group_health(self) -> GroupHealth:
+        """Which groups fall behind, and how near retention is to what they miss; no disk."""
+        return self._manager.group_lags.health()
 
     @requires(Action.CLUSTER, Resource.CLUSTER)
     def look_inside(self) -> None:

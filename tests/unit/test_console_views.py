@@ -18,6 +18,7 @@ import pytest
 from kafkalog.broker.access_rules import parse_access_rules
 from kafkalog.broker.authorized import authorized
 from kafkalog.broker.compaction.cleaning import CleanerHealth
+from kafkalog.broker.groups.lags import GroupHealth
 from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.broker.values import ConfigChange, LogDirFault, Readiness
 from kafkalog.console.charts import LEAST_SAMPLES
@@ -35,7 +36,14 @@ from kafkalog.console.views.daemon import (
 )
 from kafkalog.console.views.delete_records import delete_records_view
 from kafkalog.console.views.offsets import Question, offsets_view
-from kafkalog.console.views.overview import POINTS, AlertView, alerts_of, overview_view
+from kafkalog.console.views.overview import (
+    GROUPS_SHOWN,
+    POINTS,
+    AlertView,
+    alerts_of,
+    alerts_of_groups,
+    overview_view,
+)
 from kafkalog.console.views.partition import SEGMENTS_A_PAGE, DueView, ScheduleView, partition_view
 from kafkalog.console.views.retention import retention_view, retentions_view
 from kafkalog.console.views.topics import TopicOrder, pick_topic_view, topic_view, topics_view
@@ -45,10 +53,12 @@ from kafkalog.format.topic_names import is_internal
 from kafkalog.log.retention.forecast import Schedule
 from kafkalog.log.retention.plan import plan
 from tests.cleaning_daemon import NOW_MS, keyed_batch
+from kafkalog.observe.group_metrics import GroupSample
 from tests.sim.sim_faults import Fault
-from tests.sim.sim_manager import SimManager
+from tests.sim.sim_manager import SimManager, batch_of
 from tests.there import there
 from tests.unit.test_retention import MINUTE, bases, fill, put, started
+from tests.unit.test_group_offsets import T0, commit, world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -636,6 +646,46 @@ def test_the_first_page_tells_them() -> None:
     assert view.sentence.startswith("Needs attention: ")
     assert view.troubles == [each.sentence for each in view.alerts]
     html = page_of(view)
+def test_groups_that_lag_need_somebody() -> None:
+    near = [GroupSample("g", "t", 7, 0, 0.1), GroupSample("h", "t", 7, 0, 0.2)]
+    unknown = GroupSample("i", "t", 7, 0, None)
+    alerts = alerts_of_groups(GroupHealth([*near, unknown], {"b\u202e": 3, "c": 1_234}))
+    assert [(each.sentence, each.runbook, each.is_critical) for each in alerts] == [
+        (
+            "group g has not read records of t that retention deletes soon: 10% of the limit is"
+            " left",
+            "KafkalogGroupNearRetention",
+            False,
+        ),
+        (
+            "group c is 1,234 records behind and falls further behind",
+            "KafkalogGroupFallsBehind",
+            False,
+        ),
+        (
+            "group b\\u202e is 3 records behind and falls further behind",
+            "KafkalogGroupFallsBehind",
+            False,
+        ),
+    ]
+    many = alerts_of_groups(GroupHealth([], {f"g{number}": 9 for number in range(12)}))
+    assert len(many) == GROUPS_SHOWN + 1
+    assert many[-1].sentence == "7 more of these: see Groups, by lag"
+
+
+def test_the_first_page_tells_of_a_group_that_falls_behind() -> None:
+    sim = world()
+    commit(sim, "g", {T0: 1})
+    for _ in range(50):
+        assert sim.produce("t", batch_of("v")).error is None
+        sim.clock.advance_ms(MINUTE)
+    view = overview_view(sim.operations)
+    (alert,) = [each for each in view.alerts if each.runbook == "KafkalogGroupFallsBehind"]
+    assert alert.sentence.startswith("group g is ")
+    assert not view.is_healthy
+    assert 'href="/console/runbooks/KafkalogGroupFallsBehind"' in page_of(view)
+
+
     assert html.count('href="/console/runbooks/disk-full"') >= 2  # of the alert, of the directory
     assert '<span class="badge trouble">full</span>' in html
 

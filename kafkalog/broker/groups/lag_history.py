@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 SAMPLES = 60
 PERIOD_MS = 60_000
 GROUPS_MAX = 200
+_LATELY_MS = 20 * PERIOD_MS
+_LEAST_EARLIER = 10
 
 
 @operation_class()
@@ -42,6 +44,24 @@ class LagHistory:
             del pairs[: -2 * SAMPLES]
         for gone in self._pairs.keys() - seen:
             del self._pairs[gone]
+
+    @internal
+    def rising(self) -> dict[str, int]:
+        """Groups whose lags of 20 minutes were all above those before in the hour, with the latest.
+
+        A backlog that shrinks, or comes and goes, is none; nor is one of which little is known.
+        """
+        found = {}
+        for group, pairs in list(self._pairs.items()):
+            flat = pairs.tolist()  # one step: the sampling thread may add
+            lately_ms = flat[-2] - _LATELY_MS
+            samples = list(zip(flat[::2], flat[1::2], strict=True))
+            earlier = [lag for at_ms, lag in samples if at_ms <= lately_ms]
+            if len(earlier) < _LEAST_EARLIER:
+                continue
+            if min(lag for at_ms, lag in samples if at_ms > lately_ms) > max(earlier):
+                found[group] = flat[-1]
+        return found
 
     @requires(Action.DESCRIBE, Resource.GROUP, "group")
     def of(self, group: str) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ other part, whether a record goes before a group has read it, is asked of the ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import KafkalogError
@@ -20,7 +20,7 @@ from kafkalog.log.values import WouldBlock
 from kafkalog.observe.group_metrics import GroupSample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from kafkalog.broker.catalog import Logs
     from kafkalog.broker.groups.offsets import GroupOffsets
@@ -31,6 +31,17 @@ if TYPE_CHECKING:
 
 GROUP_LAGS_TASK = "kafkalog-group-lags"
 PERIOD_MS = 10_000
+
+
+class GroupHealth(NamedTuple):
+    """What of groups needs an operator.
+
+    samples   of each group and topic: how near retention is to what was not read
+    rising    lags that grow, by group
+    """
+
+    samples: Sequence[GroupSample]
+    rising: Mapping[str, int]
 
 
 class GroupLags:
@@ -51,6 +62,10 @@ class GroupLags:
         self._hold_of = hold_of
         # published, replaced as a whole
         self.samples: Sequence[GroupSample] = ()
+
+    def health(self) -> GroupHealth:
+        """As the task left it. Any thread."""
+        return GroupHealth(self.samples, self._offsets.lag_history.rising())
 
     def run_once(self) -> None:
         """Visit all commits. Loop body."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkalog.broker.compaction.cleaning import CleanerHealth
+    from kafkalog.broker.groups.lags import GroupHealth
     from kafkalog.broker.operations import Operations
     from kafkalog.broker.values import LogDirDescription, Readiness, UncleanStart
     from kafkalog.observe.history import TrafficHistory
@@ -131,8 +132,8 @@ class OverviewView(View):
                 {line: series(field) for line, field in lines.items()},
                 self.traffic_since_ms,
                 self.now_ms,
-            )
                 least_samples=LEAST_SAMPLES,
+            )
             for name, unit, lines in _CHARTS
         ]
 
@@ -188,6 +189,7 @@ def overview_view(operations: Operations) -> OverviewView:
     tasks = task_rows(operations)
     health = operations.cleaning.health()
     alerts = alerts_of(readiness, log_dirs, tasks, health, now_ms)
+    alerts += alerts_of_groups(operations.group_health())
     if operations.retention.clock_hold().logs:
         sentence = f"the wall clock jumped and retention waits: {WHAT_TO_DO}"
         alerts.insert(0, _alert(sentence, "KafkalogRetentionHeldByClock", is_critical=True))
@@ -271,6 +273,8 @@ def _largest(history: TrafficHistory, log_dirs: Sequence[LogDirDescription]) -> 
 LEAST_FREE_RATIO = 0.15
 _CRITICAL_FREE_RATIO = 0.05
 MISSED_CHECKS = 3
+LEAST_LEFT_RATIO = 0.2
+GROUPS_SHOWN = 5
 _LEAST_STALL_MS = 60_000  # three missed checks are not late when one is due every second
 _ONE_SHOT_MS = 86_400_000  # how long the failure of a task that runs once is shown
 _RUNBOOK_OF_FAULT = {"full": "disk-full"}
@@ -322,6 +326,42 @@ def alerts_of(
         sentence = f"{logs} not compacted because of an error: see Compaction"
         alerts.append(_alert(sentence, "uncleanable-log"))
     return alerts + list(_of_tasks(tasks, now_ms))
+
+
+def alerts_of_groups(health: GroupHealth) -> list[AlertView]:
+    """Those near retention, then those that fall behind, the nearest and furthest first."""
+    near = sorted(
+        (each.left, each.group, each.topic)
+        for each in health.samples
+        if each.left is not None and each.left < LEAST_LEFT_RATIO
+    )
+    rising = sorted(health.rising.items(), key=lambda each: (-each[1], each[0]))
+    return [
+        *_of_groups(
+            "KafkalogGroupNearRetention",
+            [
+                f"group {visible(str(group))} has not read records of {topic} that retention"
+                f" deletes soon: {left:.0%} of the limit is left"
+                for left, group, topic in near
+            ],
+        ),
+        *_of_groups(
+            "KafkalogGroupFallsBehind",
+            [
+                f"group {visible(group)} is {plural(lag, 'record')} behind and falls further behind"
+                for group, lag in rising
+            ],
+        ),
+    ]
+
+
+def _of_groups(runbook: str, sentences: Sequence[str]) -> Iterator[AlertView]:
+    """The first GROUPS_SHOWN of one kind, and how many there are besides."""
+    for sentence in sentences[:GROUPS_SHOWN]:
+        yield _alert(sentence, runbook)
+    more = len(sentences) - GROUPS_SHOWN
+    if more > 0:
+        yield _alert(f"{number(more)} more of these: see Groups, by lag", runbook)
 
 
 def _of_tasks(tasks: Sequence[TaskRow], now_ms: int) -> Iterator[AlertView]:

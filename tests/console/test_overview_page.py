@@ -100,11 +100,17 @@ def test_a_full_disk_is_red_and_leads_to_what_to_do(
         "/console/topics/orders/partitions",
         "/console/topics/orders/partitions/0",
         "/console/tasks",
+        "/console/about",
+        "/console/log-dirs",
+        "/console/runbooks",
     ],
 )
-def test_a_phone_shows_every_column(browser: Browser, busy: SimulatedDaemon, path: str) -> None:
-    """Rows are blocks of named facts there, so that nothing is beside the screen."""
-    with Window(browser, busy, width=min(WIDTHS)) as window:
+@pytest.mark.parametrize("width", [420, 1120])
+def test_every_column_is_shown(
+    browser: Browser, busy: SimulatedDaemon, path: str, width: int
+) -> None:
+    """On a phone rows are blocks of named facts, so that nothing is beside the screen."""
+    with Window(browser, busy, width=width) as window:
         window.open(path)
         cut: list[str] = window.page.evaluate(_CUT)
         assert cut == []

@@ -30,6 +30,7 @@ from kafkalog.console.views.configs import configs_view
 from kafkalog.console.views.daemon import (
     LogDirView,
     TaskRow,
+    about_view,
     log_dirs_view,
     runbook_view,
     tasks_view,
@@ -52,13 +53,13 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.topic_names import is_internal
 from kafkalog.log.retention.forecast import Schedule
 from kafkalog.log.retention.plan import plan
-from tests.cleaning_daemon import NOW_MS, keyed_batch
 from kafkalog.observe.group_metrics import GroupSample
+from tests.cleaning_daemon import NOW_MS, keyed_batch
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import SimManager, batch_of
 from tests.there import there
-from tests.unit.test_retention import MINUTE, bases, fill, put, started
 from tests.unit.test_group_offsets import T0, commit, world
+from tests.unit.test_retention import MINUTE, bases, fill, put, started
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -475,6 +476,15 @@ def test_nothing_is_said_of_what_is_in_an_offline_directory() -> None:
     page_of(overview_view(sim.operations))
 
 
+def test_rows_of_tasks_and_projects_are_named_facts_on_a_phone() -> None:
+    operations = filled().operations
+    for view in (tasks_view(operations), about_view(operations)):
+        html = page_of(view)
+        table = html.partition('<table class="stack">')[2].partition("</table>")[0]
+        assert table.count("<td ") == table.count("<td data-label=") > 0
+        assert "<td>" not in table
+
+
 def test_a_check_that_never_comes_has_no_moment() -> None:
     for next_check_ms, shown_ms in ((INT64_MAX + 1, None), (INT64_MAX, INT64_MAX), (None, None)):
         view = ScheduleView.model_validate(Schedule(next_check_ms, 1, 1))
@@ -636,16 +646,6 @@ def test_who_is_told_is_told_what_to_do(
     )
 
 
-def test_the_first_page_tells_them() -> None:
-    sim = filled()
-    assert overview_view(sim.operations).is_healthy
-    sim.disk.capacity_bytes = 100_000
-    sim.clock.advance_ms(5 * MINUTE)
-    view = overview_view(sim.operations)
-    assert not view.is_healthy
-    assert view.sentence.startswith("Needs attention: ")
-    assert view.troubles == [each.sentence for each in view.alerts]
-    html = page_of(view)
 def test_groups_that_lag_need_somebody() -> None:
     near = [GroupSample("g", "t", 7, 0, 0.1), GroupSample("h", "t", 7, 0, 0.2)]
     unknown = GroupSample("i", "t", 7, 0, None)
@@ -686,6 +686,16 @@ def test_the_first_page_tells_of_a_group_that_falls_behind() -> None:
     assert 'href="/console/runbooks/KafkalogGroupFallsBehind"' in page_of(view)
 
 
+def test_the_first_page_tells_them() -> None:
+    sim = filled()
+    assert overview_view(sim.operations).is_healthy
+    sim.disk.capacity_bytes = 100_000
+    sim.clock.advance_ms(5 * MINUTE)
+    view = overview_view(sim.operations)
+    assert not view.is_healthy
+    assert view.sentence.startswith("Needs attention: ")
+    assert view.troubles == [each.sentence for each in view.alerts]
+    html = page_of(view)
     assert html.count('href="/console/runbooks/disk-full"') >= 2  # of the alert, of the directory
     assert '<span class="badge trouble">full</span>' in html
 
@@ -719,6 +729,24 @@ def test_the_first_page_shows_the_last_hour() -> None:
     assert html.count('class="plot"') == 4
     assert html.count('<path class="line"') == 4
     assert "first sample" not in html
+    assert "A curve begins with" not in html
+    assert html.index("Records appended") < html.index("Requests</h3>")
+    for name in ("Records/s", "Append requests/s", "Fetch requests/s"):
+        assert name in html
+
+
+def test_two_samples_are_no_trend() -> None:
+    sim = started().with_topic("t", 1)
+    sim.metrics.traffic.observe_append("t", 600, 6_000, 60)
+    sim.clock.advance_ms(20_000)
+    sim.metrics.traffic.observe_append("t", 600, 6_000, 60)
+    view = overview_view(sim.operations)
+    assert 0 < len(view.traffic) < LEAST_SAMPLES
+    html = page_of(view)
+    assert 'class="plot"' not in html
+    assert 'class="spark" viewBox' not in html
+    first = timestamp(view.traffic[0].at_ms)[11:16]
+    assert html.count(f">{first}</time> UTC. A curve begins with 6 samples.") == 4
 
 
 def test_a_young_daemon_s_curves_begin_at_its_start() -> None:
@@ -779,24 +807,6 @@ def test_a_topic_beside_its_defaults() -> None:
         (each.name, each.value) for each in entries
     ]
     assert every.total == len(entries) == view.total
-    assert "A curve begins with" not in html
-    assert html.index("Records appended") < html.index("Requests</h3>")
-    for name in ("Records/s", "Append requests/s", "Fetch requests/s"):
-        assert name in html
-
-
-def test_two_samples_are_no_trend() -> None:
-    sim = started().with_topic("t", 1)
-    sim.metrics.traffic.observe_append("t", 600, 6_000, 60)
-    sim.clock.advance_ms(20_000)
-    sim.metrics.traffic.observe_append("t", 600, 6_000, 60)
-    view = overview_view(sim.operations)
-    assert 0 < len(view.traffic) < LEAST_SAMPLES
-    html = page_of(view)
-    assert 'class="plot"' not in html
-    assert 'class="spark" viewBox' not in html
-    first = timestamp(view.traffic[0].at_ms)[11:16]
-    assert html.count(f">{first}</time> UTC. A curve begins with 6 samples.") == 4
     found = configs_view(sim.operations, "t", "segment.", is_all=True)
     assert {each.name for each in found.configs} >= {"segment.bytes", "segment.ms"}
     assert all("segment." in each.name for each in found.configs)

@@ -30,7 +30,7 @@ from kafkalog.format.disk.file_names import (
 )
 from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.records.control_record import ControlRecordType, build_end_transaction_marker
-from kafkalog.format.topic_names import encode_id
+from kafkalog.format.topic_names import TopicPartition, encode_id
 from kafkalog.jobs.archive.archive import ArchiveAhead, ArchiveOptions
 from kafkalog.jobs.archive.archive_files import archive_piece, last_record
 from kafkalog.jobs.archive.archive_table import Position, UnusableTable
@@ -333,9 +333,10 @@ def test_a_directory_that_was_not_left_cleanly(tmp_path: Path, logs: GrowingLogs
 def test_a_partition_between_two_directories(tmp_path: Path, logs: GrowingLogs) -> None:
     """A move has taken the old name and not yet given the new one: nothing is known as durable."""
     opened = DirectoryLogs(Access(paths=(str(tmp_path / "logs"),)))
-    assert opened.durable_end("orders", 0, 430) == 430
+    ends = {TopicPartition("orders", 0): 430}
+    assert opened.all_durable_ends(ends) == ends
     (tmp_path / "logs" / "orders-0").rename(tmp_path / "logs" / "orders-0.a-delete")
-    assert opened.durable_end("orders", 0, 430) == 0
+    assert opened.all_durable_ends(ends) == {TopicPartition("orders", 0): 0}
 
 
 def test_a_table_that_was_filled_uncommitted(tmp_path: Path, logs: GrowingLogs) -> None:

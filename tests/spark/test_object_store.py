@@ -20,6 +20,7 @@ from structlog.testing import capture_logs
 from kafkalog.cli.main import make_cli
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.jobs.audit import audit_directories
 from kafkalog.jobs.compact import compact_directories
 from kafkalog.jobs.fleet import UnusableDirectory, find_partitions
@@ -226,7 +227,8 @@ def test_rows_log_lines_and_usage_errors_have_no_password(log_dir: Path) -> None
     assert {type(row).__name__ for row in rows} == {"AuditRow", "WhatifRow", "PartitionRow"}
     assert {row.directory.rpartition("/")[0] for row in rows} == {"hosts://user:***@one/logs"}
     with capture_logs() as lines:
-        DirectoryLogs(Access(paths=(address,))).durable_end("orders", 0, 1 << 40)
+        opened = DirectoryLogs(Access(paths=(address,)))
+        opened.all_durable_ends({TopicPartition("orders", 0): 1 << 40})
     (line,) = lines
     assert line["event"] == "archive_ends_at_recovery_point"
     assert line["directory"] == "hosts://user:***@one/logs"

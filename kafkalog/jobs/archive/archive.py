@@ -30,13 +30,15 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import structlog
 
 from kafkalog.client.errors import ClientError
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.jobs.archive.archive_files import archive_piece, is_of_log, last_record
 from kafkalog.jobs.archive.archive_table import Position
 from kafkalog.jobs.archive.file_layout import SCHEMA
@@ -50,14 +52,17 @@ from kafkalog.spark.planning import unknown_topic
 from kafkalog.spark.reading import record_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from kafkalog.env.clock import Clock
     from kafkalog.jobs.archive.archive_files import ArchivedPiece
     from kafkalog.jobs.archive.archive_table import ArchiveTable, LastRecord
+    from kafkalog.jobs.archive.progress import PartitionName
     from kafkalog.jobs.tasks import Ended, Runner
     from kafkalog.spark.logs.open import OpenedLogs
     from kafkalog.spark.logs.values import Access, Bounds, Piece
+
+T = TypeVar("T")
 
 _WHAT_TO_DO = "Archive it into another table"
 
@@ -66,23 +71,15 @@ class ArchiveAhead(KafkalogError):
     """The table holds records that are not in the log: it was truncated, or its topic recreated."""
 
 
-def check_log(
-    logs: OpenedLogs, archived: Position, topic: str, partition: int, bounds: Bounds
-) -> None:
-    """Raise ArchiveAhead unless the log continues where the table ends, as far as can be seen."""
-    next_offset = archived.next_offsets.get((topic, partition), bounds.log_start_offset)
-    if next_offset > bounds.end_offset:
-        raise _beyond(logs.access, topic, partition, next_offset, bounds.end_offset)
-    last = archived.last_records.get((topic, partition))
-    if last is None or last.offset < bounds.log_start_offset:
-        return
-    found = _record_at(logs, OffsetRange(topic, partition, last.offset, last.offset + 1))
+def _check_last_record(logs: OpenedLogs, last: LastRecord, at: TopicPartition) -> None:
+    """Raise ArchiveAhead if the log has another record where the table has its last one."""
+    found = _record_at(logs, OffsetRange(*_name(at), last.offset, last.offset + 1))
     if found not in (None, last):
         raise ArchiveAhead(
-            f"The table holds another record of {topic}-{partition} at offset {last.offset} than "
-            f"the log: the log lost its end and has new records there. {_WHAT_TO_DO}",
-            topic=topic,
-            partition=partition,
+            f"The table holds another record of {at} at offset {last.offset} than the log: the "
+            f"log lost its end and has new records there. {_WHAT_TO_DO}",
+            topic=at.topic,
+            partition=at.partition,
         )
 
 
@@ -159,52 +156,62 @@ def archive(
     neither the logs nor the table have, TaskFailed, TableChanged, UnusableTable, and the errors of
     table and daemons. The commits before an error stay.
     """
-    run = _Run(logs, table, options, clock or SystemClock())
+    run = Run(logs, table, options, clock or SystemClock())
     run.plan()
-    work = partial(
-        archive_piece,
-        access=logs.access,
-        store=table.store,
-        layout=table.layout,
-        dead_store=table.dead_store,
-    )
-    pieces = list(run.progress.pieces())
-    with (
-        progress("archive", pieces) as on_done,
-        abandoned_on_error("archive", table.abandon),
-        closing(
-            runner.stream(run.progress.pieces(), work, wave_bytes=options.max_commit_bytes)
-        ) as all_ended,
-    ):
-        for ended in all_ended:
-            on_done(ended.task)
-            run.take(ended)
-            while run.commit(is_last=False):
-                pass
-        while run.commit(is_last=True):
-            pass
-        run.commit_ids()
+    run.check()
+    run.perform(runner)
     run.report(run.checked)
     return run.outcome()
 
 
-class _Run:
+def tell_of_fault(at: PartitionName, fault: Exception) -> None:
+    """Log that a partition is quarantined."""
+    _log.error("partition_quarantined", partition=f"{at[0]}-{at[1]}", reason=reason_of(fault))
+
+
+class _Planned(NamedTuple):
+    """One partition: the new offsets, which may be none, and their pieces."""
+
+    wanted: OffsetRange
+    log_start_offset: int
+    pieces: list[Piece]
+
+
+class Run:
     """One run: its plan, what of it is committed, which partitions are quarantined.
 
     checked  the partitions whose log is that of the table: daemons are told of these alone
+    commits  that were made
     """
 
     def __init__(
-        self, logs: OpenedLogs, table: ArchiveTable, options: ArchiveOptions, clock: Clock
+        self,
+        logs: OpenedLogs,
+        table: ArchiveTable,
+        options: ArchiveOptions,
+        clock: Clock,
+        *,
+        left_out: Collection[PartitionName] = (),
+        on_fault: Callable[[PartitionName, Exception], None] = tell_of_fault,
     ) -> None:
+        """``on_fault`` is called with each partition that is quarantined."""
         self._logs, self._table, self._options, self._clock = logs, table, options, clock
+        self._left_out, self._on_fault = left_out, on_fault
         self._topic_ids: dict[str, str] = {}
-        self._commits = 0
+        self._planned: dict[TopicPartition, _Planned] = {}
+        self.commits = 0
         self.progress = Progress(options.max_commit_bytes)
-        self.checked: set[tuple[str, int]] = set()
+        self.checked: set[PartitionName] = set()
+
+    @property
+    def planned_bytes(self) -> int:
+        """About how much log is new; 0: none."""
+        return sum(
+            max(piece.size_bytes, 1) for each in self._planned.values() for piece in each.pieces
+        )
 
     def plan(self) -> None:
-        """The pieces of each partition. Raises UnknownTopic, the errors of daemons."""
+        """Find the new offsets and their pieces. Raises UnknownTopic, the errors of daemons."""
         logs, before, wanted = self._logs, self._table.position, self._options.topics
         there = logs.topics()
         known = {topic for topic, _ in before.next_offsets}  # may be deleted by now
@@ -212,15 +219,67 @@ class _Run:
             raise unknown_topic(topic, there)
         topics = {name: there[name] for name in there if wanted is None or name in wanted}
         ids, faults = self._ids_of(topics)
+        names: list[TopicPartition] = []
         for topic, partitions in topics.items():
             fault = faults.get(topic) or _id_fault(before.topic_ids, ids, topic)
             if fault is None and topic in ids:
                 self._topic_ids[topic] = ids[topic]
-            for partition in partitions:
+            for at in (TopicPartition(topic, each) for each in partitions):
+                if _name(at) in self._left_out:
+                    continue
                 if fault is None:
-                    self._plan_partition(topic, partition)
+                    names.append(at)
                 else:
-                    self._refuse(topic, partition, fault)
+                    self._refuse(at, fault)
+        bounds = self._asked(logs.all_bounds, names)
+        ranges = self._with_safe_ends(self._ranges(bounds))
+        pieces = self._all_pieces(ranges)
+        for at, each in ranges.items():
+            if each.from_offset >= each.to_offset or at in pieces:  # else refused or deleted
+                start = bounds[at].log_start_offset
+                self._planned[at] = _Planned(each, start, pieces.get(at, []))
+
+    def check(self, *, with_unchanged: bool = True) -> None:
+        """Refuse partitions whose log does not continue where the table ends.
+
+        with_unchanged  also look at partitions without new records, which can be reported then
+        """
+        for at, each in self._planned.items():
+            if (each.pieces or with_unchanged) and self._is_same_log(at, each.log_start_offset):
+                self.checked.add(_name(at))
+                if each.pieces:
+                    self.progress.plan(each.wanted, each.pieces)
+
+    def perform(self, runner: Runner, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Archive what was planned and checked. Raises TaskFailed, the errors of the table.
+
+        is_stopped  asked after each task: then what can be committed is, and the run ends
+        """
+        table = self._table
+        work = partial(
+            archive_piece,
+            access=self._logs.access,
+            store=table.store,
+            layout=table.layout,
+            dead_store=table.dead_store,
+        )
+        pieces = list(self.progress.pieces())
+        wave_bytes = self._options.max_commit_bytes
+        with (
+            progress("archive", pieces) as on_done,
+            abandoned_on_error("archive", table.abandon),
+            closing(runner.stream(self.progress.pieces(), work, wave_bytes=wave_bytes)) as ends,
+        ):
+            for ended in ends:
+                on_done(ended.task)
+                self.take(ended)
+                while self.commit(is_last=False):
+                    pass
+                if is_stopped():
+                    break
+            while self.commit(is_last=True):
+                pass
+            self.commit_ids()
 
     def _ids_of(self, topics: Collection[str]) -> tuple[dict[str, str], dict[str, Exception]]:
         """The ids of topics, and the faults of those where it cannot be read."""
@@ -237,31 +296,109 @@ class _Run:
             faults |= fault
         return ids, faults
 
-    def _plan_partition(self, topic: str, partition: int) -> None:
-        name = topic, partition
+    def _ranges(self, bounds: Mapping[TopicPartition, Bounds]) -> dict[TopicPartition, OffsetRange]:
+        """The new offsets of partitions, by their bounds; some are empty."""
+        ranges: dict[TopicPartition, OffsetRange] = {}
+        for at, each in bounds.items():
+            name = _name(at)
+            begin = self._table.position.next_offsets.get(name, each.log_start_offset)
+            try:
+                if begin > each.end_offset:
+                    raise _beyond(self._logs.access, *name, begin, each.end_offset)
+                ranges[at] = self._without_lost(OffsetRange(*name, begin, each.end_offset), each)
+            except (KafkalogError, ClientError, OSError) as error:
+                self._refuse_or_raise(at, error)
+        return ranges
 
-        def planned() -> tuple[OffsetRange | None, list[Piece]]:
-            before = self._table.position
-            wanted = _range_of(self._logs, before, self._options, topic, partition)
-            self.checked.add(name)
-            if wanted is None:
-                return None, []
-            return wanted, self._logs.pieces(wanted, self._options.target_bytes)
+    def _without_lost(self, wanted: OffsetRange, bounds: Bounds) -> OffsetRange:
+        """The range from the log start on. Raises DataLost unless records may be lost."""
+        if wanted.from_offset >= bounds.log_start_offset:
+            return wanted
+        missing = wanted._replace(to_offset=bounds.log_start_offset)
+        reason = "they were deleted before they were archived; set archive.hold=true on the topic"
+        if not self._options.may_lose:
+            raise DataLost(missing, reason)
+        _log.warning("records_not_archived", range=str(missing), reason=reason)
+        return wanted._replace(from_offset=bounds.log_start_offset)
 
+    def _with_safe_ends(
+        self, ranges: Mapping[TopicPartition, OffsetRange]
+    ) -> dict[TopicPartition, OffsetRange]:
+        """The ranges up to what is durable and, on request, old enough."""
+
+        def durable(some: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+            return self._logs.all_durable_ends({at: ranges[at].to_offset for at in some})
+
+        def too_new(some: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+            assert before_ms is not None
+            return self._logs.all_offsets_at(dict.fromkeys(some, before_ms))
+
+        ends: dict[TopicPartition, int] = self._asked(durable, ranges)
+        before_ms = self._options.before_ms
+        if before_ms is not None:
+            news = self._asked(too_new, ends)
+            ends = {at: ends[at] if new is None else min(ends[at], new) for at, new in news.items()}
+        return {at: ranges[at]._replace(to_offset=end) for at, end in ends.items()}
+
+    def _all_pieces(
+        self, ranges: Mapping[TopicPartition, OffsetRange]
+    ) -> dict[TopicPartition, list[Piece]]:
+        """The pieces of ranges that are not empty."""
+
+        def pieces(some: Collection[TopicPartition]) -> Mapping[TopicPartition, list[Piece]]:
+            wanted = [ranges[at] for at in some]
+            found = self._logs.all_pieces(wanted, self._options.target_bytes)
+            by_partition = groupby(found, lambda piece: TopicPartition(*piece.range[:2]))
+            return {at: list(of_it) for at, of_it in by_partition}
+
+        return self._asked(
+            pieces, [at for at, each in ranges.items() if each.from_offset < each.to_offset]
+        )
+
+    def _is_same_log(self, at: TopicPartition, log_start_offset: int) -> bool:
+        """Whether the log continues where the table ends, as far as can be seen."""
+        last = self._table.position.last_records.get(_name(at))
         try:
-            wanted, pieces = tried(planned, self._clock)
+            if last is not None and last.offset >= log_start_offset:
+                tried(partial(_check_last_record, self._logs, last, at), self._clock)
         except (KafkalogError, ClientError, OSError) as error:
-            if not is_of_log(error):
-                raise
-            self._refuse(topic, partition, error)
-        else:
-            if wanted is not None:
-                self.progress.plan(wanted, pieces)
+            self._refuse_or_raise(at, error)
+            return False
+        return True
 
-    def _refuse(self, topic: str, partition: int, fault: Exception) -> None:
-        begin = self._table.position.next_offsets.get((topic, partition), 0)
-        self.progress.refused((topic, partition), begin, fault)
-        _tell(topic, partition, fault)
+    def _asked(
+        self,
+        ask: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, T]],
+        partitions: Collection[TopicPartition],
+    ) -> dict[TopicPartition, T]:
+        """The answers for partitions, asked together; those with a fault are refused.
+
+        A fault does not say whose it is: halves are asked again until it is of one partition.
+        """
+        names = list(partitions)
+        if not names:
+            return {}
+        try:
+            if len(names) == 1:
+                return dict(tried(partial(ask, names), self._clock))
+            return dict(ask(names))
+        except (KafkalogError, ClientError, OSError) as error:
+            if len(names) == 1 or not is_of_log(error):
+                self._refuse_or_raise(names[0], error)
+                return {}
+        middle = len(names) // 2
+        return self._asked(ask, names[:middle]) | self._asked(ask, names[middle:])
+
+    def _refuse_or_raise(self, at: TopicPartition, error: Exception) -> None:
+        """Refuse a partition for a fault of its log; a fault of all is raised."""
+        if not is_of_log(error):
+            raise error
+        self._refuse(at, error)
+
+    def _refuse(self, at: TopicPartition, fault: Exception) -> None:
+        name = _name(at)
+        self.progress.refused(name, self._table.position.next_offsets.get(name, 0), fault)
+        self._on_fault(name, fault)
 
     def take(self, ended: Ended[Piece, ArchivedPiece]) -> None:
         """A task has ended. Raises TaskFailed if that is not the fault of its partition alone."""
@@ -272,7 +409,7 @@ class _Run:
             if not ended.done.is_of_part:
                 raise
             self._remove(self.progress.failed(piece, failure))
-            _tell(piece.range.topic, piece.range.partition, failure)
+            self._on_fault(piece.range[:2], failure)
         else:
             useless = self.progress.archived(piece, archived)
             self._remove([] if useless is None else [useless])
@@ -287,7 +424,7 @@ class _Run:
             files = [file for each in pieces for file in each.files]
             dead = [file for each in pieces for file in each.dead]
             self._table.commit(files, self._position_with(pieces), dead)
-            self._commits += 1
+            self.commits += 1
             self.progress.committed(pieces)
             self.report({each.range[:2] for each in pieces})
         return True
@@ -314,7 +451,7 @@ class _Run:
             for name in self.progress.partitions_of(topic):
                 self._remove(self.progress.withdraw(name, fault))
                 self.checked.discard(name)
-                _tell(*name, fault)
+                self._on_fault(name, fault)
         return pieces
 
     def _position_with(self, pieces: Sequence[ArchivedPiece]) -> Position:
@@ -340,7 +477,7 @@ class _Run:
     def outcome(self) -> list[ArchivedPartition]:
         """The rows. Raises the first fault, with the others as notes, if nothing was archived."""
         faults = self.progress.faults
-        if faults and not self._commits:
+        if faults and not self.commits:
             first, *others = faults
             for topic, partition in others:
                 faults[first].add_note(
@@ -364,8 +501,8 @@ class _Run:
                     _log.warning("file_not_removed", path=file.path, reason=reason_of(error))
 
 
-def _tell(topic: str, partition: int, fault: Exception) -> None:
-    _log.error("partition_quarantined", partition=f"{topic}-{partition}", reason=reason_of(fault))
+def _name(at: TopicPartition) -> PartitionName:
+    return at.topic, at.partition
 
 
 def _id_fault(
@@ -380,24 +517,3 @@ def _id_fault(
         f"name has the id {found_id}: it was deleted and recreated. {_WHAT_TO_DO}",
         topic=topic,
     )
-
-
-def _range_of(
-    logs: OpenedLogs, before: Position, options: ArchiveOptions, topic: str, partition: int
-) -> OffsetRange | None:
-    """The new offsets of one partition; None: there are none. Raises DataLost and ArchiveAhead."""
-    bounds = logs.bounds(topic, partition)
-    begin = before.next_offsets.get((topic, partition), bounds.log_start_offset)
-    check_log(logs, before, topic, partition, bounds)
-    if begin < bounds.log_start_offset:
-        missing = OffsetRange(topic, partition, begin, bounds.log_start_offset)
-        reason = "they were deleted before they were archived; set archive.hold=true on the topic"
-        if not options.may_lose:
-            raise DataLost(missing, reason)
-        _log.warning("records_not_archived", range=str(missing), reason=reason)
-        begin = bounds.log_start_offset
-    end = logs.durable_end(topic, partition, bounds.end_offset)
-    if options.before_ms is not None:
-        too_new = logs.offset_at(topic, partition, options.before_ms)
-        end = end if too_new is None else min(end, too_new)
-    return OffsetRange(topic, partition, begin, end) if begin < end else None

@@ -22,18 +22,27 @@ import numpy as np
 from kafkalog import client as daemons
 from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.format.records.batch_scan import BatchColumn, scan
-from kafkalog.format.topic_names import is_internal
+from kafkalog.format.topic_names import TopicPartition, is_internal
 from kafkalog.spark.logs.pieces import Cuts
 from kafkalog.spark.logs.secrets import CredentialsAt
-from kafkalog.spark.logs.values import AmbiguousPartition, Bounds, Chunk, CorruptLog, DataLost
+from kafkalog.spark.logs.values import (
+    AmbiguousPartition,
+    Bounds,
+    Chunk,
+    CorruptLog,
+    DataLost,
+    Piece,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 
     from kafkalog.client import FetchedBatches
-    from kafkalog.client.records import Isolation
-    from kafkalog.format.topic_names import TopicPartition
-    from kafkalog.spark.logs.values import Access, OffsetRange, Piece
+    from kafkalog.client.records import Isolation, Place
+    from kafkalog.spark.logs.values import Access, OffsetRange
+
+_LOOK_UPS_MAX = 1_000
+"""Partitions in a request for offsets."""
 
 
 def client_of(access: Access, url: str) -> daemons.Client:
@@ -58,6 +67,8 @@ class DaemonLogs:
         self._isolation = isolation_of(access)
         self._clients = {url: client_of(access, url) for url in access.urls}
         self._homes: dict[str, list[str]] = {}
+        # from which offset on, and how much it is; as `all_durable_ends` saw it last
+        self._unarchived_bytes: dict[TopicPartition, tuple[int, int]] = {}
 
     def close(self) -> None:
         """Close the connections; a later call opens new ones."""
@@ -86,11 +97,44 @@ class DaemonLogs:
         return Bounds(start, max(start, end))
 
     def all_bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-        """See Logs."""
-        found = {}
-        for at in partitions:
-            with contextlib.suppress(UnknownTopic, UnknownPartition):  # deleted meanwhile
-                found[at] = self.bounds(at.topic, at.partition)
+        """See Logs. Two requests for up to a thousand partitions of a daemon."""
+        wanted = list(partitions)
+        starts = self._looked_up(dict.fromkeys(wanted, "earliest"))
+        ends = self._looked_up(dict.fromkeys(wanted, "latest"))
+        both = [at for at in wanted if at in starts and at in ends]
+        return {at: Bounds(starts[at], max(starts[at], ends[at])) for at in both}
+
+    def _looked_up(self, places: Mapping[TopicPartition, Place | int]) -> dict[TopicPartition, int]:
+        """The offsets at places or times, -1 for none, without partitions that do not exist."""
+        homes: dict[str, str | None] = {}
+        asked: dict[tuple[str, Place | int], list[TopicPartition]] = {}
+        for at, place in places.items():
+            if at.topic not in homes:
+                homes[at.topic] = self._home_or_none(at.topic)
+            home = homes[at.topic]
+            if home is not None:
+                asked.setdefault((home, place), []).append(at)
+        found: dict[TopicPartition, int] = {}
+        for (home, place), each in asked.items():
+            for begin in range(0, len(each), _LOOK_UPS_MAX):
+                some = each[begin : begin + _LOOK_UPS_MAX]
+                found |= self._looked_up_at(home, place, some)
+        return found
+
+    def _looked_up_at(
+        self, home: str, place: Place | int, some: list[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """One request."""
+        found: dict[TopicPartition, int] = {}
+        names = [(at.topic, at.partition) for at in some]
+        entries = self._clients[home].list_offsets(names, place, isolation=self._isolation)
+        for at, entry in zip(some, entries, strict=True):
+            if isinstance(entry.error, daemons.NotFound):
+                self._homes.pop(at.topic, None)
+            elif entry.error is not None:
+                raise entry.error
+            else:
+                found[at] = entry.offset
         return found
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
@@ -98,20 +142,27 @@ class DaemonLogs:
         time_ms = max(timestamp_ms, 0)
         with self._asked(topic) as client:
             found = client.offset_at(topic, partition, time_ms, isolation=self._isolation)
-        return found.offset if found.offset >= 0 else None
+        return _offset_or_none(found.offset)
 
     def all_offsets_at(
         self, times_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """See Logs."""
+        """See Logs, and `offset_at`."""
+        found = self._looked_up({at: max(time_ms, 0) for at, time_ms in times_ms.items()})
         return {
-            at: self.offset_at(at.topic, at.partition, time_ms) for at, time_ms in times_ms.items()
+            at: self.offset_at(at.topic, at.partition, time_ms)
+            if at not in found
+            else _offset_or_none(found[at])
+            for at, time_ms in times_ms.items()
         }
 
     def pieces(self, wanted: OffsetRange, target_bytes: int) -> list[Piece]:
         """See Logs. Assumes that the records of a segment are of equal size."""
         if wanted.from_offset >= wanted.to_offset:
             return []
+        if self._fits_in_one(wanted, target_bytes):
+            size_bytes = self._unarchived_bytes.get(TopicPartition(*wanted[:2]), (0, 0))[1]
+            return [Piece(wanted, self._home(wanted.topic), None, size_bytes)]
         with self._asked(wanted.topic) as client:
             segments = client.explain_retention(wanted.topic, wanted.partition)
         cuts = Cuts(wanted, target_bytes)
@@ -139,13 +190,29 @@ class DaemonLogs:
             if each["topic_name"] in topics
         }
 
-    def durable_end(self, topic: str, partition: int, end: int) -> int:
-        """The recovery point, or ``end`` if that is lower: a power cut loses nothing below it.
+    def all_durable_ends(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The recovery points, or ``ends`` if these are lower: a power cut loses nothing below.
 
-        Raises UnknownTopic, AmbiguousPartition, ClientError.
+        A request a topic. Without partitions that do not exist (any more). Raises
+        AmbiguousPartition, ClientError.
         """
-        described = self._clients[self._home(topic)].describe_log(topic, partition)
-        return min(end, int(described["recovery_point"]))
+        found: dict[TopicPartition, int] = {}
+        for topic in dict.fromkeys(at.topic for at in ends):
+            with contextlib.suppress(UnknownTopic), self._asked(topic) as client:
+                for each in client.archived_offsets(topic):
+                    at = TopicPartition(topic, each["partition"])
+                    if at in ends:
+                        found[at] = min(ends[at], each["recovery_point"])
+                        begin = max(each["archived_offset"], each["log_start_offset"])
+                        self._unarchived_bytes[at] = begin, each["lag_bytes"]
+        return found
+
+    def _fits_in_one(self, wanted: OffsetRange, target_bytes: int) -> bool:
+        """Whether a range is one piece, as far as is known without its segments."""
+        if wanted.to_offset - wanted.from_offset == 1:
+            return True
+        known = self._unarchived_bytes.get(TopicPartition(*wanted[:2]))
+        return known is not None and known[0] <= wanted.from_offset and known[1] <= target_bytes
 
     def report_archived(self, topic: str, offsets: Mapping[int, int], topic_id: str) -> None:
         """Tell the daemon that everything below these offsets is archived, by partition.
@@ -168,6 +235,12 @@ class DaemonLogs:
             raise AmbiguousPartition(f"Topic {topic} is at {' and at '.join(homes)}")
         raise UnknownTopic(f"There is no topic {topic} at {', '.join(self._clients)}")
 
+    def _home_or_none(self, topic: str) -> str | None:
+        try:
+            return self._home(topic)
+        except UnknownTopic:
+            return None
+
     @contextlib.contextmanager
     def _asked(self, topic: str) -> Iterator[daemons.Client]:
         """The client of the topic's daemon. After its 404, the next call looks for it again."""
@@ -179,6 +252,10 @@ class DaemonLogs:
             is_partition = isinstance(failure, daemons.UnknownPartition)
             kind = UnknownPartition if is_partition else UnknownTopic
             raise kind(failure.message) from failure
+
+
+def _offset_or_none(offset: int) -> int | None:
+    return offset if offset >= 0 else None
 
 
 def _even_cuts(

@@ -287,22 +287,43 @@ class DirectoryLogs:
                     )
         return found
 
-    def durable_end(self, topic: str, partition: int, end: int) -> int:
-        """``end`` after a clean shutdown, else at most the checkpointed recovery point.
+    def all_durable_ends(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """``ends`` after a clean shutdown, else at most the checkpointed recovery points.
 
-        A power cut loses nothing below it. 0 for a partition that is in no directory, because it
-        is being moved. Raises AmbiguousPartition, OSError.
+        A power cut loses nothing below them. 0 for a partition that is in no directory, because
+        it is being moved. Raises AmbiguousPartition, OSError.
         """
-        place = place_of(self._filesystem, self.access.paths, topic, partition)
-        if place is None:
-            return 0
-        log_dir = place.rpartition("/")[0]
+
+        def log_dir_of(at: TopicPartition) -> str | None:
+            place = place_of(self._filesystem, self.access.paths, at.topic, at.partition)
+            return None if place is None else place.rpartition("/")[0]
+
+        log_dirs = dict(zip(ends, self._requests.map(log_dir_of, ends), strict=True))
+        points = {each: self._recovery_points(each) for each in set(log_dirs.values()) if each}
+        return {
+            at: 0 if log_dir is None else self._durable_end(log_dir, points[log_dir], at, ends[at])
+            for at, log_dir in log_dirs.items()
+        }
+
+    def _recovery_points(self, log_dir: str) -> Mapping[TopicPartition, int] | None:
+        """None: everything is durable, because the directory was shut down cleanly."""
         is_served = self._filesystem.is_locked(f"{log_dir}/{LOCK}")
         if not is_served and self._filesystem.exists(f"{log_dir}/{CLEAN_SHUTDOWN}"):
+            return None
+        return readable_offsets(self._filesystem, log_dir, RECOVERY_POINT_CHECKPOINT)[0]
+
+    def _durable_end(
+        self,
+        log_dir: str,
+        points: Mapping[TopicPartition, int] | None,
+        at: TopicPartition,
+        end: int,
+    ) -> int:
+        """The lower of ``end`` and the recovery point; says once that records are left out."""
+        if points is None or points.get(at, 0) >= end:
             return end
-        points, _ = readable_offsets(self._filesystem, log_dir, RECOVERY_POINT_CHECKPOINT)
-        recovery_point = points.get(TopicPartition(topic, partition), 0)
-        if recovery_point < end and not is_served and log_dir not in self._warned:
+        is_served = self._filesystem.is_locked(f"{log_dir}/{LOCK}")
+        if not is_served and log_dir not in self._warned:
             self._warned.add(log_dir)
             _log.warning(
                 "archive_ends_at_recovery_point",
@@ -310,7 +331,7 @@ class DirectoryLogs:
                 reason="no daemon has shut it down cleanly: records above may not be durable",
                 what_to_do="start the daemon and stop it, or archive while it runs",
             )
-        return min(end, recovery_point)
+        return points.get(at, 0)
 
     def report_archived(self, topic: str, offsets: Mapping[int, int], topic_id: str) -> None:
         """Nothing: only a run over a daemon's URL reports to it."""

@@ -15,7 +15,7 @@ Clean-up: when a job ends by an error or an interrupt, first all tasks of this m
 then ``abandon`` removes what they wrote. A killed process cannot do that: everything that a job
 writes has a temporary name until its merge has seen all results.
 
-One thread. ``ProcessPool`` starts processes that live as long as one job.
+One thread. The processes of ``ProcessPool`` live as long as one job, or as its block.
 """
 
 from __future__ import annotations
@@ -62,7 +62,14 @@ OutcomeT = TypeVar("OutcomeT")
 
 
 class TaskFailed(KafkalogError):
-    """A task of a job failed; the message names the task."""
+    """A task of a job failed; the message names the task.
+
+    passes  whether the cause may pass
+    """
+
+    def __init__(self, message: str, *, passes: bool = False) -> None:
+        super().__init__(message)
+        self.retriable = passes
 
 
 _MIB = 1024 * 1024
@@ -196,7 +203,7 @@ def result_of(ended: Ended[TaskT, ResultT]) -> ResultT:
     done = ended.done
     if done.fault is None:
         return done.result  # type: ignore[return-value]  # not None without a fault
-    failed = TaskFailed(f"{ended.task.label}: {done.fault}")
+    failed = TaskFailed(f"{ended.task.label}: {done.fault}", passes=done.passes)
     if done.trace is not None:
         failed.add_note(done.trace)
     raise failed
@@ -244,12 +251,23 @@ class InProcess:
 class ProcessPool:
     """Tasks in several processes; with one process, in this one.
 
-    The processes are spawned, so that each has its own memory. One that dies ends the job.
+    The processes are spawned, so that each has its own memory. One that dies ends the job. They end
+    with the job, or with the block of ``with pool``: then the next job finds them started.
     """
 
     def __init__(self, processes: int) -> None:
         assert processes > 0
         self._processes = processes
+        self._kept: _Workers | None = None
+
+    def __enter__(self) -> ProcessPool:
+        self._kept = _Workers()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._kept is not None:
+            self._kept.end()
+            self._kept = None
 
     def stream(
         self,
@@ -265,62 +283,79 @@ class ProcessPool:
         if len(first) <= 1:
             yield from InProcess().stream(waiting, work, wave_bytes=wave_bytes)
             return
-        with _Workers[TaskT, ResultT](len(first), work) as workers:
-            yield from workers.stream(enumerate(waiting))
+        workers = self._kept or _Workers()
+        try:
+            yield from workers.stream(len(first), enumerate(waiting), work)
+        finally:
+            if workers is not self._kept:
+                workers.end()
 
 
-class _Workers(Generic[TaskT, ResultT]):
-    """The processes of one job; leaving the block ends them."""
+class _Workers:
+    """The processes of a pool, by the connection to each."""
 
-    def __init__(self, count: int, work: Callable[[TaskT], ResultT]) -> None:
+    def __init__(self) -> None:
         self._context = multiprocessing.get_context("spawn")
-        self._count = count
-        self._work = work
         self._processes: dict[Connection, BaseProcess] = {}
 
-    def __enter__(self) -> _Workers[TaskT, ResultT]:
-        try:
-            for _ in range(self._count):
-                here, there = self._context.Pipe()
-                process = self._context.Process(
-                    target=_serve, args=(there, self._work), daemon=True
-                )
-                process.start()
-                there.close()  # so that the death of the process ends the connection
-                self._processes[here] = process
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+    def _start(self, count: int) -> None:
+        """Have so many processes, at least."""
+        self._end([each for each, process in self._processes.items() if not process.is_alive()])
+        while len(self._processes) < count:
+            here, there = self._context.Pipe()
+            process = self._context.Process(target=_serve, args=(there,), daemon=True)
+            process.start()
+            there.close()  # so that the death of the process ends the connection
+            self._processes[here] = process
 
-    def __exit__(self, *_: object) -> None:
-        for connection, process in self._processes.items():
+    def end(self) -> None:
+        """End all, whatever they do."""
+        self._end(list(self._processes))
+
+    def _end(self, connections: Iterable[Connection]) -> None:
+        ended = []
+        for each in connections:
+            process = self._processes.pop(each)
             process.terminate()
-            connection.close()
-        for process in self._processes.values():
+            each.close()
+            ended.append(process)
+        for process in ended:
             process.join()
 
     def stream(
-        self, waiting: Iterator[tuple[int, TaskT]]
+        self, count: int, waiting: Iterator[tuple[int, TaskT]], work: Callable[[TaskT], ResultT]
     ) -> Generator[Ended[TaskT, ResultT], None, None]:
-        """Give each idle process the next task until all are done."""
+        """Give each idle process the next task until all are done; those at work are ended."""
         at_work: dict[Connection, tuple[int, TaskT]] = {}
+        try:
+            self._start(count)
+            yield from self._done_by(list(self._processes)[:count], at_work, waiting, work)
+        finally:
+            self._end(at_work)
 
+    def _done_by(
+        self,
+        connections: Sequence[Connection],
+        at_work: dict[Connection, tuple[int, TaskT]],
+        waiting: Iterator[tuple[int, TaskT]],
+        work: Callable[[TaskT], ResultT],
+    ) -> Generator[Ended[TaskT, ResultT], None, None]:
         def begin(connection: Connection) -> None:
             following = next(waiting, None)
             if following is not None:
                 at_work[connection] = following
                 with self._talking(connection, following[1]):
-                    connection.send(following[1])
+                    connection.send((work, following[1]))
 
-        for connection in self._processes:
+        for connection in connections:
             begin(connection)
         while at_work:
             for ready in wait(list(at_work)):
                 connection = next(each for each in at_work if each is ready)
-                number, task = at_work.pop(connection)
+                number, task = at_work[connection]
                 with self._talking(connection, task):
                     done: Done[ResultT] = connection.recv()
+                del at_work[connection]
                 if done.fault is None:
                     begin(connection)  # who takes the result may take long
                 yield Ended(number, task, done)
@@ -337,18 +372,19 @@ class _Workers(Generic[TaskT, ResultT]):
             process.join()
             raise TaskFailed(
                 f"{task.label}: its process ended with {process.exitcode} before the task did; "
-                "if the machine ran out of memory, use fewer processes"
+                "if the machine ran out of memory, use fewer processes",
+                passes=True,
             ) from error
 
 
-def _serve(connection: Connection, work: Callable[[TaskT], ResultT]) -> None:
+def _serve(connection: Connection) -> None:
     """The body of a process: tasks until the connection is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the job ends us
     configure_logging(sys.stderr, log_format="console", level="warning")  # stdout is for the rows
     clock = SystemClock()
     while True:
         try:
-            task: TaskT = connection.recv()
+            work, task = connection.recv()
         except EOFError:
             return
         try:

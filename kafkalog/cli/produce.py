@@ -1,7 +1,8 @@
 """``kafkalog produce``: lines of standard input (or JSONL) become records of a topic.
 
 Lines that arrive together are sent together, at most _BATCH_RECORDS or about _BATCH_BYTES; no line
-waits longer than _LINGER_SECONDS for others, on a terminal not at all. The first Ctrl-C ends the
+waits longer than _LINGER_SECONDS for others, on a terminal not at all. A file never pauses: what is
+sent together does not depend on how busy the machine is. The first Ctrl-C ends the
 input as its end does: what was read is sent and answered. A second one waits for no answer.
 """
 
@@ -94,7 +95,7 @@ class LineInput:
                 if len(group) >= _BATCH_RECORDS or size >= _BATCH_BYTES:
                     yield group
                     group, size, deadline = [], 0, math.inf
-            if group and time.monotonic() >= deadline:
+            if group and not lines and time.monotonic() >= deadline:  # more input fills it at once
                 yield group
                 group, size, deadline = [], 0, math.inf
         if group:

@@ -28,6 +28,7 @@ from kafkalog.client.messages import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from kafkalog.client import Client
 
@@ -73,6 +74,17 @@ def test_a_full_group_waits_for_nothing(
         assert next(groups) == [b"a", b"b"]
         os.close(writer)
         assert list(groups) == [[b"c"]]
+
+
+def test_the_groups_of_a_file_do_not_depend_on_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine more than the linger passed between two reads, and a group ended there."""
+    monkeypatch.setattr(module, "_LINGER_SECONDS", 0.0)
+    file = tmp_path / "lines"
+    file.write_bytes(b"a line that has about a hundred bytes%60d\n" % 7 * 2500)
+    with file.open("rb") as text, LineInput(text.fileno()) as lines:
+        assert [len(group) for group in lines.groups()] == [1000, 1000, 500]
 
 
 def test_a_terminal_waits_for_no_second_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ def register(spark: SparkSession, **options: str) -> None:
     """
     from kafkalog.spark.source import KafkalogDataSource
 
-    source = KafkalogDataSource
+    source: type = KafkalogDataSource
     if options:
         of_session = {name.lower(): value for name, value in options.items()}
         source = type(source.__name__, (source,), {"session_options": of_session})

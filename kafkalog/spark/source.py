@@ -110,12 +110,12 @@ class KafkalogDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """The reader for ``spark.readStream``; what is wrong with its options is raised by it."""
         from kafkalog.spark.options import stream_options
-        from kafkalog.spark.stream_reader import KafkalogStreamReader, RefusedStream
+        from kafkalog.spark.stream_reader import RefusedStream, stream_reader
 
         try:
             given = self._to_read(schema)
             check_read_schema(schema, given)
-            return KafkalogStreamReader(schema, stream_options(given))
+            return stream_reader(schema, stream_options(given))
         except InvalidOption as error:
             return RefusedStream(error)
 

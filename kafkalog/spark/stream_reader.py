@@ -4,6 +4,7 @@ Spark keeps one reader in its own process while the query runs. It holds the ope
 offsets of Trigger.AvailableNow, and the time of the last micro-batch that was not delayed. The
 copies in the tasks only read. Offsets in checkpoints have the format of Spark's Kafka source, and
 the ids of their topics: a topic that was recreated is not read on from the offset of another.
+Spark 4.1 calls fewer methods, and has a reader of its own here.
 Source: KafkaMicroBatchStream of Spark 4.
 """
 
@@ -11,13 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
 from kafkalog.env.clock import SystemClock
 from kafkalog.spark.logs.open import open_logs
@@ -30,9 +26,15 @@ from kafkalog.spark.offsets import (
     topic_ids_of,
     without_topics,
 )
+from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.planning import OffsetReader, StreamOffset, log_warnings, trigger_pieces
 from kafkalog.spark.user_errors import for_users
 from kafkalog.spark.workers import rows_of
+
+try:
+    from pyspark.sql.streaming import datasource as limits
+except ImportError:
+    from kafkalog.spark import spark_4_1 as limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,11 +46,10 @@ if TYPE_CHECKING:
     from kafkalog.env.clock import Clock
     from kafkalog.spark.logs.values import Logs
     from kafkalog.spark.offsets import OffsetDocument, PartitionOffsets, TopicIds
-    from kafkalog.spark.option_values import InvalidOption
     from kafkalog.spark.options import SourceOptions
 
 
-class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class KafkalogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
     """One streaming query. Spark calls the methods, from one thread."""
 
     def __init__(
@@ -76,10 +77,10 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
         """The limit that Spark passes to `latestOffset`; it has none for a minimum and maximum."""
         if self._options.max_offsets_per_trigger is not None:
-            return ReadMaxRows(self._options.max_offsets_per_trigger)
+            return limits.ReadMaxRows(self._options.max_offsets_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
-            return ReadMinRows(self._options.min_offsets_per_trigger)
-        return ReadAllAvailable()
+            return limits.ReadMinRows(self._options.min_offsets_per_trigger)
+        return limits.ReadAllAvailable()
 
     @for_users()
     def latestOffset(self, start: OffsetDocument, limit: ReadLimit) -> OffsetDocument:  # noqa: N802
@@ -92,7 +93,7 @@ class KafkalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         read = _position(start)
         latest = self._target(read)
         begin = without_topics(read.offsets, recreated(read.topic_ids, self._topic_ids))
-        if isinstance(limit, ReadAllAvailable):
+        if isinstance(limit, limits.ReadAllAvailable):
             return document_of(latest, self._topic_ids)
         if self._waits_for_more(begin, latest):
             return document_of(read.offsets, read.topic_ids)
@@ -196,13 +197,60 @@ class RefusedStream(DataSourceStreamReader):
         raise self._error
 
     @for_users()
-    def latestOffset(self, start: OffsetDocument, limit: ReadLimit) -> OffsetDocument:  # noqa: N802
-        """Raise the error."""
+    def latestOffset(self, *given: object) -> OffsetDocument:  # noqa: N802
+        """Raise the error; Spark 4.1 gives nothing."""
         raise self._error
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Raise the error."""
         raise self._error
+
+
+class UnlimitedStreamReader(KafkalogStreamReader):
+    """For Spark 4.1: each batch has all that is new.
+
+    Spark calls `latestOffset` without the position of the query. It is known from `initialOffset`
+    and `partitions`, which Spark also calls when a query continues, with twice the offset of the
+    checkpoint. Before that it asks for the end of a query with Trigger.AvailableNow, once: then a
+    deleted or recreated topic is noticed by `partitions` alone.
+    """
+
+    def __init__(
+        self, schema: StructType, options: SourceOptions, clock: Clock | None = None
+    ) -> None:
+        """Raises InvalidOption for a limit."""
+        super().__init__(schema, options, clock)
+        given = {
+            "maxOffsetsPerTrigger": options.max_offsets_per_trigger,
+            "minOffsetsPerTrigger": options.min_offsets_per_trigger,
+        }
+        for name, value in given.items():
+            if value is not None:
+                raise InvalidOption(
+                    f"Option {name} needs Spark 4.2 or newer, and this is {pyspark.__version__}: "
+                    "leave it out, then each micro-batch has all new records"
+                )
+        self._read: OffsetDocument = {}
+
+    def initialOffset(self) -> OffsetDocument:  # noqa: N802 - Spark's
+        """See KafkalogStreamReader."""
+        self._read = super().initialOffset()
+        return self._read
+
+    def latestOffset(self) -> OffsetDocument:  # type: ignore[override]  # noqa: N802 - Spark's
+        """The ends of the logs. Raises what KafkalogStreamReader raises."""
+        return super().latestOffset(self._read, limits.ReadAllAvailable())
+
+    def partitions(self, start: OffsetDocument, end: OffsetDocument) -> list[InputPartition]:
+        """See KafkalogStreamReader."""
+        self._read = end
+        return super().partitions(start, end)
+
+
+def stream_reader(schema: StructType, options: SourceOptions) -> KafkalogStreamReader:
+    """The reader for the Spark of this process. Raises InvalidOption."""
+    has_limits = hasattr(DataSourceStreamReader, "getDefaultReadLimit")
+    return (KafkalogStreamReader if has_limits else UnlimitedStreamReader)(schema, options)
 
 
 def _position(document: OffsetDocument) -> StreamOffset:

@@ -12,7 +12,6 @@ from uuid import UUID
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from kafkalog.format.topic_names import encode_id
@@ -20,7 +19,7 @@ from kafkalog.spark.logs.values import DataLost
 from kafkalog.spark.options import batch_options, stream_options
 from kafkalog.spark.planning import PartitionsGone
 from kafkalog.spark.source import KafkalogReader
-from kafkalog.spark.stream_reader import KafkalogStreamReader
+from kafkalog.spark.stream_reader import KafkalogStreamReader, limits
 from tests.integration.daemon import Daemon
 from tests.spark.log_directory import LogDirectory
 from tests.spark.stream_query import Query
@@ -152,7 +151,7 @@ def test_a_topic_that_is_recreated_after_a_batch_was_planned(
     """A batch that is run again reads nothing of the other topic; the next one reads it whole."""
     reader = stream_reader(path=str(logs.path))
     start = reader.initialOffset()
-    end = reader.latestOffset(start, ReadAllAvailable())
+    end = reader.latestOffset(start, limits.ReadAllAvailable())
     recreate(logs, SECOND, 90)
     with pytest.raises(DataLost, match=r"a-0 from offset 0 on .* recreated .*Strategy=earliest"):
         reader.partitions(start, end)
@@ -160,7 +159,7 @@ def test_a_topic_that_is_recreated_after_a_batch_was_planned(
     with caplog.at_level(logging.WARNING):
         assert restarting.partitions(start, end) == []
     assert "the new topic is read from its start" in caplog.records[-1].getMessage()
-    last = restarting.latestOffset(end, ReadMaxRows(1000))
+    last = restarting.latestOffset(end, limits.ReadMaxRows(1000))
     assert last == {"a": {"0": 90}, f"a@{encode_id(SECOND)}": {}}
     (task,) = restarting.partitions(end, last)
     (batch,) = restarting.read(task)
@@ -185,10 +184,10 @@ def test_a_topic_that_vanishes(logs: LogDirectory) -> None:
         given = {"path": str(logs.path), "startingoffsets": "earliest", "subscribe": "a"}
         options = {k: v for k, v in (given | subscription).items() if v is not None}
         reader = KafkalogStreamReader(OFFSETS, stream_options(options))
-        end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        end = reader.latestOffset(reader.initialOffset(), limits.ReadAllAvailable())
         logs.delete("a")
         with pytest.raises(PartitionsGone, match=r"deleted.* a-0 \(read up to 60\), a-1"):
-            reader.latestOffset(end, ReadAllAvailable())
+            reader.latestOffset(end, limits.ReadAllAvailable())
         with pytest.raises(PartitionsGone, match=r"deleted.* a-0 \(read up to 0\)"):
             reader.partitions({"a": {"0": 0, "1": 100}}, end)
         logs.fill("a", 0, 0, 60)

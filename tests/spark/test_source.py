@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import functions as f
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import StructType
 
 from kafkalog.spark import register
 from kafkalog.spark.logs.values import DataLost
+from kafkalog.spark.option_values import InvalidOption
 from kafkalog.spark.options import stream_options
-from kafkalog.spark.stream_reader import KafkalogStreamReader
+from kafkalog.spark.planning import PartitionsGone
+from kafkalog.spark.stream_reader import KafkalogStreamReader, UnlimitedStreamReader, limits
 from tests.sim.sim_clock import SimClock
 from tests.spark.log_directory import TIME_MS, LogDirectory, every_shape, in_order, plain, rows_of
 from tests.spark.stream_query import Query
@@ -197,14 +198,14 @@ def test_a_least_and_a_most(logs: LogDirectory) -> None:
     reader = reader_of(
         logs, clock, minoffsetspertrigger="50", maxoffsetspertrigger="80", maxtriggerdelay="10s"
     )
-    assert reader.getDefaultReadLimit() == ReadMaxRows(80)
+    assert reader.getDefaultReadLimit() == limits.ReadMaxRows(80)
     limit = reader.getDefaultReadLimit()
     first = reader.latestOffset(reader.initialOffset(), limit)
     assert first == {"a": {"0": 48, "1": 132}}
     assert reader.latestOffset(first, limit) == first, "20 wait, 50 are wanted"
     clock.advance_ms(10_000)
     assert reader.latestOffset(first, limit) == {"a": {"0": 60, "1": 140}}
-    assert reader.latestOffset(first, ReadAllAvailable()) == {"a": {"0": 60, "1": 140}}
+    assert reader.latestOffset(first, limits.ReadAllAvailable()) == {"a": {"0": 60, "1": 140}}
     reader.stop()
 
 
@@ -212,7 +213,7 @@ def test_a_least_alone(logs: LogDirectory) -> None:
     """M27. The limit's name, and no wait under Trigger.AvailableNow, which would never end."""
     reader = reader_of(logs, SimClock(), minoffsetspertrigger="1000")
     limit = reader.getDefaultReadLimit()
-    assert limit == ReadMinRows(1000)
+    assert limit == limits.ReadMinRows(1000)
     reader.prepareForTriggerAvailableNow()
     end = {"a": {"0": 60, "1": 140}}
     assert reader.latestOffset(reader.initialOffset(), limit) == end
@@ -220,6 +221,34 @@ def test_a_least_alone(logs: LogDirectory) -> None:
     assert reader.latestOffset(end, limit) == end, "what came later does not count"
     assert reader.reportLatestOffset() == end
     reader.stop()
+
+
+def test_a_reader_for_an_older_spark(logs: LogDirectory) -> None:
+    """Spark 4.1 names no position and no limit: the reader knows where the query is, and refuses
+    limits.
+    """
+    options = {"path": str(logs.path), "subscribe": "a", "startingoffsets": "earliest"}
+    reader = UnlimitedStreamReader(StructType(), stream_options(options))
+    begin, end = {"a": {"0": 0, "1": 100}}, {"a": {"0": 60, "1": 140}}
+    assert reader.initialOffset() == begin
+    assert reader.latestOffset() == end
+    assert len(reader.partitions(begin, end)) == 2
+    logs.fill("a", 0, 60, 5)
+    assert reader.latestOffset() == {"a": {"0": 65, "1": 140}}
+    reader.stop()
+    continued = UnlimitedStreamReader(StructType(), stream_options(options))
+    gone = {"a": {"0": 60, "1": 140, "2": 7}}
+    continued.partitions(end, end)  # as Spark does, from a checkpoint
+    assert continued.latestOffset() == {"a": {"0": 65, "1": 140}}
+    with pytest.raises(PartitionsGone, match="a-2"):
+        continued.partitions(end, gone)
+    with pytest.raises(PartitionsGone, match="a-2"):
+        continued.latestOffset()
+    continued.stop()
+    for name in ("minOffsetsPerTrigger", "maxOffsetsPerTrigger"):
+        limited = stream_options(options | {name.lower(): "5"})
+        with pytest.raises(InvalidOption, match=f"Option {name} needs Spark 4.2"):
+            UnlimitedStreamReader(StructType(), limited)
 
 
 def test_an_end_that_goes_back_for_a_while(logs: LogDirectory) -> None:
@@ -240,10 +269,10 @@ def test_an_end_that_goes_back_for_a_while(logs: LogDirectory) -> None:
         return True
 
     clock.set_sleeper(sleep)
-    assert reader.latestOffset(read, ReadAllAvailable()) == read
+    assert reader.latestOffset(read, limits.ReadAllAvailable()) == read
     assert looks == 2
     ahead = {"a": {"0": 99, "1": 140}}
-    end = reader.latestOffset(ahead, ReadAllAvailable())
+    end = reader.latestOffset(ahead, limits.ReadAllAvailable())
     assert (looks, end) == (4, read)
     with pytest.raises(DataLost, match=r"a-0 \[65, 99\) are missing"):
         reader.partitions(ahead, end)

@@ -11,6 +11,9 @@ OPERATE_READY := .venv/.operate-ready
 CONSOLE_READY := .venv/.console-ready
 DOCS_READY := .venv/.docs-ready
 KERNELS_READY := .venv/.kernels-ready
+# A second environment: Iceberg has no runtime for the Spark of the first.
+READERS := build/iceberg-readers/venv
+READERS_READY := $(READERS)/.ready
 SOURCES := kafkalog pyspark_kafkalog tests tools examples
 KERNEL_SOURCES := $(wildcard kafkalog/kernels/*.py kafkalog/kernels/*/*.py)
 # System certificates: uv's bundled ones know no company proxy.
@@ -20,11 +23,11 @@ SEED ?= 1
 PYTEST := $(BIN)/python -m pytest -q
 STAGES := $(PYTHON) -m tests.tools.stages
 # What needs a tool or a daemon of its own is in nightly, unless it is marked gate; what is slow is there always.
-NIGHTLY := own_daemon or campaign or oracle or spark or spark_kafka or operate or prometheus or image or console
+NIGHTLY := own_daemon or campaign or oracle or spark or spark_kafka or iceberg_readers or operate or prometheus or image or console
 GATE := not slow and (gate or not ($(NIGHTLY))) and not (oracle or spark)
-KINDS := campaign or oracle or spark or spark_kafka or operate or prometheus or image or console
+KINDS := campaign or oracle or spark or spark_kafka or iceberg_readers or operate or prometheus or image or console
 
-.PHONY: sim help setup run test ci nightly weekly campaign check fmt lint type contracts suite-of-daemons suite-of-units suite-of-crashes own-daemons oracle oracle-setup oracle-smoke prometheus console-test screenshots spark spark-setup spark-smoke gate-setup test-setup nightly-setup spark-parity spark-freeze spark-kills pipeline slow-crashes slow-of-the-rest operate image-check bench bench-quick mission lock docs docs-site wheel image clean
+.PHONY: sim help setup run test ci nightly weekly campaign check fmt lint type contracts suite-of-daemons suite-of-units suite-of-crashes own-daemons oracle oracle-setup oracle-smoke prometheus console-test screenshots spark spark-setup spark-smoke gate-setup test-setup nightly-setup spark-parity iceberg-readers spark-freeze spark-kills pipeline slow-crashes slow-of-the-rest operate image-check bench bench-quick mission lock docs docs-site wheel image clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 16
@@ -62,6 +65,14 @@ $(DOCS_READY): $(DEV_READY) requirements/docs.txt
 $(SPARK_READY): $(DEV_READY) requirements/spark.txt
 	@echo "setup: installing the locked requirements of Spark (pyspark is large)"
 	@$(UV) --require-hashes -r requirements/spark.txt
+	@touch $@
+
+$(READERS_READY): $(RUN_READY) requirements/dev.txt requirements/iceberg-readers.txt
+	@echo "setup: creating $(READERS) from the locked requirements of the readers of Iceberg tables"
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(READERS)
+	@$(BIN)/uv pip install --quiet --system-certs --python $(READERS)/bin/python --require-hashes \
+	  $(foreach name,build run dev iceberg-readers,-r requirements/$(name).txt)
+	@$(BIN)/uv pip install --quiet --system-certs --python $(READERS)/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(KERNELS_READY): $(RUN_READY) $(KERNEL_SOURCES)
@@ -110,7 +121,7 @@ gate-setup:
 	@$(MAKE) -s -j3 $(KERNELS_READY) $(SPARK_READY) $(DOCS_READY) oracle-setup
 
 nightly-setup:
-	@$(MAKE) -s -j3 $(KERNELS_READY) $(SPARK_READY) $(OPERATE_READY) $(CONSOLE_READY) $(DOCS_READY) oracle-setup
+	@$(MAKE) -s -j3 $(KERNELS_READY) $(SPARK_READY) $(READERS_READY) $(OPERATE_READY) $(CONSOLE_READY) $(DOCS_READY) oracle-setup
 
 oracle-setup:
 	@bash tests/oracle/kit/oracle.sh setup >/dev/null
@@ -157,6 +168,10 @@ spark: spark-setup | build ## the tests on a real Spark (needs Java 17)
 spark-parity: spark-setup | build ## compare the source with Spark's own Kafka source on a real Kafka (needs Java 17 and Maven)
 	@KAFKALOG_ORACLE=required $(PYTEST) -m spark_kafka tests/spark
 
+iceberg-readers: $(KERNELS_READY) $(DEV_READY) $(READERS_READY) | build ## read our Iceberg tables by Spark, pyiceberg and DuckDB in a second environment (needs Java 17 and Maven)
+	@KAFKALOG_KERNEL_CACHE=$(CURDIR)/.venv/lib/kafkalog/kernels $(READERS)/bin/python -m pytest -q -m iceberg_readers tests/spark
+	@KAFKALOG_KERNEL_CACHE=$(CURDIR)/.venv/lib/kafkalog/kernels $(READERS)/bin/python -m pytest -q -m "spark and gate" tests/spark
+
 spark-freeze: spark-setup | build ## update tests/spark/frozen from a real Kafka and Spark's own source (needs the same as spark-parity)
 	@KAFKALOG_ORACLE=required $(BIN)/python -m tests.spark.freeze
 
@@ -193,6 +208,7 @@ mission: $(DEV_READY) ## list the mechanisms of docs/mission.md with their passe
 lock: $(RUN_READY) ## update the requirement files with pinned hashes
 	@for f in build run arrow dev; do $(LOCK) requirements/$$f.in -o requirements/$$f.txt; done
 	@$(LOCK) -c requirements/run.txt -c requirements/arrow.txt -c requirements/dev.txt requirements/spark.in -o requirements/spark.txt
+	@$(LOCK) requirements/iceberg-readers.in -o requirements/iceberg-readers.txt
 	@$(LOCK) requirements/operate.in -o requirements/operate.txt
 	@$(LOCK) requirements/console.in -o requirements/console.txt
 	@$(LOCK) requirements/docs.in -o requirements/docs.txt

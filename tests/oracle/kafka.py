@@ -69,6 +69,10 @@ class Kafka:
         """Spark's own Kafka source and sink, as its setting spark.jars names them."""
         return self.run("connector", timeout_seconds=SETUP_SECONDS).stdout.strip()
 
+    def iceberg(self) -> str:
+        """Iceberg for Spark 4.1 and the driver of its SQLite catalogs, likewise."""
+        return self.run("iceberg", timeout_seconds=SETUP_SECONDS).stdout.strip()
+
     def run(
         self,
         *arguments: str | Path,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import dataset
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.disk.file_names import (
@@ -19,13 +21,9 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.records.record import Record
 from kafkalog.jobs.archive.archive import ArchiveOptions, archive
+from kafkalog.jobs.archive.archive_table import ArchivedFile
 from kafkalog.jobs.archive.file_layout import SCHEMA
-from kafkalog.jobs.archive.parquet_table import (
-    ParquetTable,
-    committed_generations,
-    files_of,
-    read_commit,
-)
+from kafkalog.jobs.archive.parquet_table import ParquetTable
 from kafkalog.jobs.tasks import InProcess
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.values import Access
@@ -33,10 +31,9 @@ from tests.naive.stored_batches import NOBODY, Producer, stored_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
     from uuid import UUID
 
-    from kafkalog.jobs.archive.archive_table import ArchivedFile, ArchiveTable, FileStore, Position
+    from kafkalog.jobs.archive.archive_table import ArchiveTable, FileStore, Position
     from kafkalog.jobs.archive.file_layout import FileLayout
     from kafkalog.jobs.archive.progress import ArchivedPartition
     from kafkalog.jobs.tasks import Runner
@@ -130,13 +127,21 @@ def rows_in(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def archived_files(root: str) -> list[ArchivedFile]:
-    """All files of an archive with absolute paths, oldest first, by its commits."""
-    filesystem = SystemFilesystem()
-    return [
-        each._replace(path=f"{root}/{each.path}")
-        for generation in committed_generations(root, filesystem)
-        for each in files_of(read_commit(root, generation, filesystem))
-    ]
+    """All files of an archive that have rows, by partition and offset."""
+    found = []
+    for path in sorted(Path(root).glob("topic=*/partition=*/*.parquet")):
+        metadata = pq.read_metadata(path)
+        if not metadata.num_rows:
+            continue
+        groups = [metadata.row_group(each) for each in range(metadata.num_row_groups)]
+        number = metadata.schema.to_arrow_schema().get_field_index("offset")
+        first = groups[0].column(number).statistics.min
+        last = groups[-1].column(number).statistics.max
+        topic, partition = (each.partition("=")[2] for each in path.parts[-3:-1])
+        size = path.stat().st_size
+        rows = metadata.num_rows
+        found.append(ArchivedFile(topic, int(partition), str(path), rows, size, first, last))
+    return found
 
 
 @dataclass(frozen=True)
@@ -149,12 +154,12 @@ class PlainPlace:
         return ParquetTable(str(self.root / "table"), SystemFilesystem())
 
     def read(self) -> pa.Table:
-        """All rows, by the commits; what a listing of the directory shows is the same."""
-        root = str(self.root / "table")
-        files = [each.path for each in archived_files(root)]
-        seen = sorted(str(each) for each in (self.root / "table").glob("topic-*/[!.]*.parquet"))
-        assert sorted(files) == seen
-        return pa.concat_tables([SCHEMA.empty_table(), *map(pq.read_table, files)])
+        """All rows, as one finds them who knows Parquet and nothing of kafkalog."""
+        root = self.root / "table"
+        if not any(root.glob("topic=*")):
+            return SCHEMA.empty_table()
+        found = dataset.dataset(root, partitioning="hive")
+        return found.to_table(columns=SCHEMA.names).cast(SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -235,6 +240,10 @@ class StoppingTable:
         self.step("before commit")
         self.table.commit(files, position, dead)
         self.step("after commit")
+
+    def complete(self) -> None:
+        self.step("before the end")
+        self.table.complete()
 
     def abandon(self) -> None:
         """A dead process takes nothing back."""

@@ -295,7 +295,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "dump": "kafkalog.cli.offline.dump:segments_dump",
         "list": "kafkalog.cli.offline.segments:list_command",
     },
-    "archive": {**_of("jobs.archive", "run"), **_of("jobs.maintain", "maintain")},
+    "archive": {**_of("jobs.archive", "run", "convert"), **_of("jobs.maintain", "maintain")},
     "auth": _of("backup", "hash-password", "new-token"),
     "compat": {
         **_of("kafka_tools.install", "install"),

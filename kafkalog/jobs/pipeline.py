@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.client import ProducerRecord
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.jobs.archive.archive import ArchiveOptions, archive
-from kafkalog.jobs.archive.iceberg_table import IcebergTable
+from kafkalog.jobs.archive.iceberg_table import IcebergTable, catalog_in
 from kafkalog.jobs.audit import audit_directories
 from kafkalog.jobs.compact import compact_directories
 from kafkalog.jobs.fleet import find_partitions
@@ -81,12 +81,7 @@ def archive_to_iceberg(url: str, out: str, runner: Runner, devices: int) -> Step
     """Archive the topic into a table with an SQLite catalog; the rows in the table."""
     location = f"{out}/iceberg"
     SystemFilesystem().make_dir(location)
-    properties = {
-        "type": "sql",
-        "uri": f"sqlite:///{location}/catalog.db",
-        "warehouse": f"file://{location}",
-    }
-    table = IcebergTable("default", ICEBERG_TABLE, properties)
+    table = IcebergTable("default", ICEBERG_TABLE, catalog_in(location))
     try:
         with closing(open_logs(Access(urls=(url,), read_committed=True))) as logs:
             archive(logs, table, ArchiveOptions(), runner)

@@ -137,12 +137,10 @@ def archive(spark: SparkSession | None, *, log_dir: str, target: str, is_iceberg
     started = time.perf_counter()
     table: ArchiveTable
     if is_iceberg:  # in a catalog of its own
-        from kafkalog.jobs.archive.iceberg_table import IcebergTable
+        from kafkalog.jobs.archive.iceberg_table import IcebergTable, catalog_in
 
         os.makedirs(target)
-        catalog = {"type": "sql", "uri": f"sqlite:///{target}/catalog.db"}
-        properties = {**catalog, "warehouse": f"file://{target}"}
-        table = IcebergTable("default", "lake.scanned", properties)
+        table = IcebergTable("default", "lake.scanned", catalog_in(target))
     else:
         from kafkalog.jobs.archive.parquet_table import ParquetTable
 

@@ -12,7 +12,7 @@ import re
 import shutil
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 import pytest
@@ -25,7 +25,7 @@ from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.disk.file_names import LOG_START_OFFSET_CHECKPOINT
 from kafkalog.jobs.archive import archive_files
 from kafkalog.jobs.archive.archive import ArchiveAhead, ArchiveOptions, archive
-from kafkalog.jobs.archive.parquet_table import committed_generations, read_commit
+from kafkalog.jobs.archive.parquet_table import ParquetTable
 from kafkalog.jobs.tasks import InProcess, TaskFailed
 from kafkalog.spark.logs import directory_reader
 from kafkalog.spark.logs.directory import DirectoryLogs
@@ -64,10 +64,35 @@ def logs(tmp_path: Path) -> GrowingLogs:
     return grown
 
 
-def commits_in(place: PlainPlace) -> list[dict[str, Any]]:
-    root, disk = str(place.root / "table"), SystemFilesystem()
-    numbers = committed_generations(root, disk)
-    return [dict(read_commit(root, number, disk)) for number in numbers]
+class NotingTable(ParquetTable):
+    """Notes its commits."""
+
+    def __init__(self, root: Path, commits: list[Commit]) -> None:
+        super().__init__(str(root), SystemFilesystem())
+        self._noted = commits
+
+    def commit(self, files: Sequence[ArchivedFile], position: Position, *more: Any) -> None:
+        super().commit(files, position, *more)
+        self._noted.append(Commit(tuple(files), position))
+
+
+class Commit(NamedTuple):
+    files: tuple[ArchivedFile, ...]
+    position: Position
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        return {partition: end for (_, partition), end in self.position.next_offsets.items()}
+
+
+@dataclass(frozen=True)
+class NotingPlace(PlainPlace):
+    """The commits of all tables that were opened."""
+
+    commits: list[Commit] = field(default_factory=list)
+
+    def open(self) -> NotingTable:
+        return NotingTable(self.root / "table", self.commits)
 
 
 def segment(logs: GrowingLogs, partition: int, number: int) -> Path:
@@ -102,28 +127,27 @@ class Shuffled(InProcess):
 def test_commits_are_bounded_and_in_the_order_of_offsets(
     tmp_path: Path, logs: GrowingLogs, seed: int
 ) -> None:
-    place = PlainPlace(tmp_path)
+    place = NotingPlace(tmp_path)
     logs.run(place.open(), SMALL, Shuffled(seed))
-    commits = commits_in(place)
+    commits = place.commits
     assert len(commits) >= 3 * SEGMENTS / 4
-    reached = dict.fromkeys("012", 0)
+    reached = dict.fromkeys(range(3), 0)
     for each in commits:
         size = 0
-        for file in each["files"]:
-            partition = str(file["partition"])
-            assert file["first_offset"] == reached[partition]
-            reached[partition] = file["last_offset"] + 1
-            base = f"{file['first_offset']:020}.log"
-            size += (logs.log_dir / f"orders-{partition}" / base).stat().st_size
+        for file in each.files:
+            assert file.first_offset == reached[file.partition]
+            reached[file.partition] = file.last_offset + 1
+            base = f"{file.first_offset:020}.log"
+            size += (logs.log_dir / f"orders-{file.partition}" / base).stat().st_size
         assert size <= SMALL.max_commit_bytes
-        assert each["offsets"]["orders"] == {at: end for at, end in reached.items() if end}
+        assert each.offsets == {at: end for at, end in reached.items() if end}
     assert offsets_in(place) == logs.offsets
 
 
 def test_a_file_that_is_larger_than_a_commit_has_one(tmp_path: Path, logs: GrowingLogs) -> None:
-    place = PlainPlace(tmp_path)
+    place = NotingPlace(tmp_path)
     logs.run(place.open(), replace(SMALL, max_commit_bytes=1))
-    assert [len(each["files"]) for each in commits_in(place)] == [1] * 3 * SEGMENTS
+    assert [len(each.files) for each in place.commits] == [1] * 3 * SEGMENTS
     assert offsets_in(place) == logs.offsets
 
 
@@ -144,15 +168,15 @@ class StoppingAtCommit(StoppingTable):
 def test_a_run_that_ends_at_any_commit_keeps_those_before_it(
     tmp_path: Path, logs: GrowingLogs, stop_at: str
 ) -> None:
-    place, kept = PlainPlace(tmp_path), 0
+    place, kept = NotingPlace(tmp_path), 0
     for after in (0, 2, 1, 0):
         with pytest.raises(Stopped):
             logs.run(StoppingAtCommit(place.open(), stop_at, after=after), SMALL)
         kept += after + (stop_at == "after commit")
-        assert len(commits_in(place)) == kept
+        assert len(place.commits) == kept
         logs.append(1, RECORDS)
     logs.run(place.open(), SMALL)
-    assert len(commits_in(place)) > kept
+    assert len(place.commits) > kept
     assert offsets_in(place) == logs.offsets
 
 
@@ -268,17 +292,16 @@ def test_holds_follow_each_partition(tmp_path: Path, logs: GrowingLogs) -> None:
     logs.topic_id = UUID(int=1 << 100)
     for partition in range(3):
         logs.append(partition, 1)
-    place = PlainPlace(tmp_path)
+    place = NotingPlace(tmp_path)
     flip(segment(logs, 1, 3))
     opened, table = ReportingLogs(Access(paths=(str(logs.log_dir),))), place.open()
     with closing(table):
         archive(opened, table, SMALL, InProcess(SimClock()))
-    commits = commits_in(place)
+    commits = place.commits
     assert len(opened.reports) == len(commits) + 1
     for each, told in zip(commits, opened.reports, strict=False):
-        offsets = {int(at): end for at, end in each["offsets"]["orders"].items()}
-        in_it = {file["partition"] for file in each["files"]}
-        assert told == {at: end for at, end in offsets.items() if at in in_it}
+        in_it = {file.partition for file in each.files}
+        assert told == {at: end for at, end in each.offsets.items() if at in in_it}
     assert opened.reports[-1] == {0: 121, 1: 60, 2: 121}
 
 

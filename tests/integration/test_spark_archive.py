@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import struct
+from collections import Counter
 from datetime import UTC, datetime
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
@@ -117,32 +118,68 @@ def stopping_disk(stop_at: int) -> SystemFilesystem:
 
         return counted
 
-    for name in ("rename", "unlink", "sync_dir", "make_dir", "write_file_atomically"):
+    calls_of_a_run = ("rename", "unlink", "remove_tree", "sync_dir", "make_dir")
+    for name in (*calls_of_a_run, "write_file_atomically"):
         setattr(disk, name, stops(getattr(disk, name)))
     return disk
 
 
-def test_a_commit_that_ends_at_any_call_of_the_disk(tmp_path: Path, logs: GrowingLogs) -> None:
-    """Files of a commit get their names in the end, others go; no row is lost or doubled."""
-    place = PlainPlace(tmp_path)
-    stops = 0
-    for call in range(1, 100):
-        logs.append(call % 3, 5)
+def test_a_commit_that_ends_at_any_call_of_the_disk(tmp_path: Path) -> None:
+    """Readers see the beginning of each partition at any time; no row is lost or doubled."""
+    logs, place = GrowingLogs(tmp_path / "logs"), PlainPlace(tmp_path)
+    options, success = ArchiveOptions(target_bytes=1), tmp_path / "table" / "_SUCCESS"
+    stops = partial = seen = 0
+    for call in range(1, 200):
+        for partition in (0, 1, 0):
+            logs.append(partition, 1)
         try:
             table = ParquetTable(str(tmp_path / "table"), stopping_disk(call))
-            logs.run(StoppingTable(table, "never"))
+            logs.run(StoppingTable(table, "never"), options)
         except Stopped:
             stops += 1
         else:
             break
+        found = offsets_in(place)
+        ends = Counter(partition for partition, _ in found)
+        assert found == [each for each in logs.offsets if each[1] < ends[each[0]]]
+        assert len(found) == seen or not success.exists()
+        partial += seen < len(found) < len(logs.offsets)
+        seen = len(found)
         if call % 2:
-            logs.run(place.open())
-            assert offsets_in(place) == logs.offsets
-    assert stops >= 5
+            logs.run(place.open(), options)
+            seen = len(logs.offsets)
+            assert success.exists()
+    assert stops >= 15
+    assert partial >= 3
     logs.run(place.open())
     assert offsets_in(place) == logs.offsets
-    hidden = [path for path in (tmp_path / "table").rglob(".*") if path.is_file()]
-    assert hidden == []
+    names = sorted(each.name for each in (tmp_path / "table").iterdir())
+    assert names == ["_SUCCESS", "_kafkalog.lock", "topic=orders"]
+
+
+def test_a_name_is_durable_before_the_next_one(tmp_path: Path, logs: GrowingLogs) -> None:
+    """A power failure takes the end of a partition at most, and nothing from the middle."""
+    disk, calls = SystemFilesystem(), list[tuple[str, str]]()
+    rename, sync_dir = disk.rename, disk.sync_dir
+
+    def renamed(source: str, target: str) -> None:
+        calls.append(("rename", target.rpartition("/")[0]))
+        rename(source, target)
+
+    def synced(path: str) -> None:
+        calls.append(("sync", path))
+        sync_dir(path)
+
+    disk.rename, disk.sync_dir = renamed, synced  # type: ignore[method-assign]
+    logs.run(ParquetTable(str(tmp_path / "table"), disk))
+    renames = [at for at, (name, _) in enumerate(calls) if name == "rename"]
+    assert len(renames) > 3
+    for at in renames:
+        directory = calls[at][1]
+        assert calls[at + 1] == ("sync", directory)
+        before = calls[:at]
+        assert ("sync", directory.rpartition("/")[0]) in before
+        assert ("sync", str(tmp_path / "table")) in before
 
 
 @pytest.mark.parametrize("kind", PLACES)
@@ -177,11 +214,11 @@ def test_how_a_file_is_written(tmp_path: Path, logs: GrowingLogs) -> None:
     assert (one.rows, one.first_offset, one.last_offset) == (5, 0, 4)
     with pq.ParquetFile(one.path) as file:
         group = file.metadata.row_group(0)
-        columns = {group.column(each).path_in_schema: group.column(each) for each in range(7)}
+        columns = {group.column(each).path_in_schema: group.column(each) for each in range(5)}
     for name in ("offset", "timestamp"):
         assert "DELTA_BINARY_PACKED" in columns[name].encodings
-    for name in ("topic", "partition", "timestampType"):
-        assert "RLE_DICTIONARY" in columns[name].encodings
+    assert "RLE_DICTIONARY" in columns["timestampType"].encodings
+    assert set(columns) == {"key", "value", "offset", "timestamp", "timestampType"}
     assert {each.compression for each in columns.values()} == {"ZSTD"}
     assert (columns["offset"].statistics.min, columns["offset"].statistics.max) == (0, 4)
 
@@ -268,19 +305,8 @@ def test_what_is_no_archive_is_left_alone(tmp_path: Path, logs: GrowingLogs) -> 
         PlainPlace(tmp_path).open()
     table.close()
     logs.run(PlainPlace(tmp_path).open())
-    commit = root / "_kafkalog" / f"{1:020}.json"
-    whole = commit.read_text()
-    for damaged, words in ((whole[:9], "is damaged"), (whole.replace(": 1,", ": 2,", 1), "newer")):
-        commit.write_text(damaged)
-        with pytest.raises(UnusableTable, match=words):
-            PlainPlace(tmp_path).open()
-    commit.write_text(whole)
-    commit.rename(root / "_kafkalog" / f"{2:020}.json")
-    with pytest.raises(UnusableTable, match="lacks a commit"):
-        PlainPlace(tmp_path).open()
-    (root / "_kafkalog" / f"{2:020}.json").unlink()
-    with pytest.raises(UnusableTable, match=r"has no commit, but .*topic-orders has files"):
-        PlainPlace(tmp_path).open()
+    (root / "_kafkalog.lock").unlink()  # as in a copy of what readers see
+    assert logs.run(PlainPlace(tmp_path).open()) == []
 
 
 def test_an_archive_has_a_place_of_its_own(tmp_path: Path, logs: GrowingLogs) -> None:
@@ -370,17 +396,21 @@ def test_a_commit_that_raised_and_stood(tmp_path: Path, logs: GrowingLogs) -> No
     assert table.position == Position({("orders", 0): 1})
     table.commit([], Position({("orders", 0): 2}))
     table.close()
-    commits = sorted((tmp_path / "table" / "_kafkalog").glob("*.json"))
-    assert [json.loads(each.read_text())["offsets"]["orders"]["0"] for each in commits] == [1, 2]
+    names = [each.name for each in sorted((tmp_path / "table").rglob("*.parquet"))]
+    assert names == [name_of(1, 1), name_of(1, 2)]
+
+
+def name_of(from_offset: int, to_offset: int) -> str:
+    return f"{from_offset:020}-{to_offset:020}.parquet"
 
 
 class FailingFilesystem(SystemFilesystem):
-    """Writes a file, and then fails."""
+    """Renames a file, and then fails."""
 
     is_failing = False
 
-    def write_file_atomically(self, path: str, data: bytes) -> None:
-        super().write_file_atomically(path, data)
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
         if self.is_failing:
             raise OSError(5, "The disk failed behind the rename")
 
@@ -460,28 +490,132 @@ def test_a_log_that_lost_its_end_and_grew(
     assert offsets_in(place) == logs.offsets
 
 
-def test_a_position_that_is_damaged(tmp_path: Path, logs: GrowingLogs) -> None:
+def test_the_names_and_footers_are_the_position(tmp_path: Path, logs: GrowingLogs) -> None:
+    logs.topic_id = ONE
+    logs.append(0, 1)
+    table = PlainPlace(tmp_path).open()
+    logs.run(table)
+    again = PlainPlace(tmp_path).open()
+    assert again.position == table.position
+    assert again.position.next_offsets == {("orders", 0): 431, ("orders", 1): 5}
+    assert again.position.topic_ids == {"orders": encode_id(ONE)}
+    assert [each.offset for each in again.position.last_records.values()] == [430, 4]
+    again.close()
+    files = sorted((tmp_path / "table" / "topic=orders" / "partition=0").iterdir())
+    ranges = [tuple(map(int, each.stem.split("-"))) for each in files]
+    assert ranges[0][0] == 0
+    assert [end for _, end in ranges] == [*(begin for begin, _ in ranges[1:]), 431]
+
+
+def test_files_that_are_not_what_a_run_leaves(tmp_path: Path, logs: GrowingLogs) -> None:
+    """Each is named with what to do; nothing is archived on top of it."""
+    logs.topic_id = ONE
+    logs.append(0, 1)
+    logs.run(PlainPlace(tmp_path).open(), ArchiveOptions(target_bytes=1))
+    topic = tmp_path / "table" / "topic=orders"
+    first, second, *_, last = sorted((topic / "partition=0").iterdir())
+    (other,) = (topic / "partition=1").iterdir()
+    wrong_moves = [
+        (second, tmp_path / "away", "does not begin where .* ends: restore what is between"),
+        (second, first.with_name(name_of(0, 77)), "does not begin where"),
+        (first, first.with_name("part-0.parquet"), "part-0.parquet is of no archive: move it"),
+        (topic / "partition=1", topic / "partition=one", "partition=one is of no archive"),
+        (topic / "partition=1", topic / "partition=2", "of another partition: move it back"),
+        (topic, topic.with_name("topic=users"), "of another partition: move it back"),
+    ]
+    for path, moved, words in wrong_moves:
+        path.rename(moved)
+        with pytest.raises(UnusableTable, match=words):
+            PlainPlace(tmp_path).open()
+        moved.rename(path)
+    whole = last.read_bytes()
+    last.write_bytes(whole[:-9])
+    with pytest.raises(UnusableTable, match=r"cannot be read: .*; restore it"):
+        PlainPlace(tmp_path).open()
+    last.write_bytes(whole)
+    rows, sound = pq.read_table(other), pq.read_metadata(other).metadata
+    damaged: list[object] = [[], {"orders": 1}, {"orders": {"id": "x"}}, {"orders": {"id": None}}]
+    for marks in (*damaged, {"orders": {"last": {"1": [1]}}}):
+        text = {**sound, b"kafkalog.topics": json.dumps(marks).encode()}
+        pq.write_table(rows.replace_schema_metadata(text), other)
+        with pytest.raises(UnusableTable, match="are damaged"):
+            PlainPlace(tmp_path).open()
+    text = {b"kafkalog.topics": json.dumps({"orders": {"id": encode_id(ANOTHER)}}).encode()}
+    pq.write_table(rows.replace_schema_metadata(text), other)
+    with pytest.raises(UnusableTable, match="are of two topics of that name"):
+        PlainPlace(tmp_path).open()
+
+
+def test_an_id_is_not_forgotten(tmp_path: Path, logs: GrowingLogs) -> None:
+    """By a run over a directory that has none."""
     logs.topic_id = ONE
     logs.append(0, 1)
     logs.run(PlainPlace(tmp_path).open())
-    commit = tmp_path / "table" / "_kafkalog" / f"{1:020}.json"
-    whole = json.loads(commit.read_text())
-    assert whole["topics"]["orders"]["id"] == encode_id(ONE)
-    damaged: list[object] = [
-        [],
-        {"orders": 1},
-        {"orders": {"id": "x"}},
-        {"orders": {"id": None}},
-        {"orders": {"last": {"0": [1]}}},
-    ]
-    for topics in damaged:
-        commit.write_text(json.dumps({**whole, "topics": topics}))
-        with pytest.raises(UnusableTable, match="are damaged"):
-            PlainPlace(tmp_path).open()
-    for offsets in ({"orders": {"0": "7"}}, {"orders": {"zero": 7}}, None):
-        commit.write_text(json.dumps({**whole, "offsets": offsets}))
-        with pytest.raises(UnusableTable, match="are damaged"):
-            PlainPlace(tmp_path).open()
+    for path in (tmp_path / "logs").glob("orders-*/partition.metadata"):
+        path.unlink()
+    logs.topic_id = None
+    for partition in (0, 1):
+        logs.append(partition, 1)
+    logs.run(PlainPlace(tmp_path).open())
+    table = PlainPlace(tmp_path).open()
+    assert table.position.topic_ids == {"orders": encode_id(ONE)}
+    table.close()
+
+
+def test_the_oldest_files_may_be_moved_away(tmp_path: Path, logs: GrowingLogs) -> None:
+    """The newest one of a partition says where the next run begins."""
+    place = PlainPlace(tmp_path)
+    logs.run(place.open())
+    *old, newest = sorted((tmp_path / "table" / "topic=orders" / "partition=0").iterdir())
+    for each in old:
+        each.unlink()
+    begin = int(newest.stem.partition("-")[0])
+    logs.append(0, 9)
+    (row,) = logs.run(place.open())
+    assert (row.from_offset, row.rows) == (430, 9)
+    assert offsets_in(place) == [each for each in logs.offsets if each[0] or each[1] >= begin]
+
+
+def test_offsets_without_records(tmp_path: Path) -> None:
+    """Markers alone are archived once: a file without rows has their range and the last record."""
+    logs, place = GrowingLogs(tmp_path / "logs", topic_id=ONE), PlainPlace(tmp_path)
+    logs.append(0, 3)
+    for _ in range(2):
+        logs.append_batch(0, 1, marker_at(logs.ends[0]))
+    logs.run(place.open())
+    logs.append_batch(0, 1, marker_at(5))
+    (row,) = logs.run(place.open(), ArchiveOptions(target_bytes=1))
+    assert (row.from_offset, row.next_offset, row.rows, row.files) == (5, 6, 0, 0)
+    assert logs.run(place.open()) == []
+    logs.append(0, 2)
+    logs.append_batch(0, 1, marker_at(8))
+    logs.run(place.open(), ArchiveOptions(target_bytes=1))
+    names = [each.name for each in sorted((tmp_path / "table").rglob("*.parquet"))]
+    assert names == [name_of(0, 5), name_of(5, 6), name_of(6, 9)]
+    assert offsets_in(place) == [(0, 0), (0, 1), (0, 2), (0, 6), (0, 7)]
+    logs.lose(0, 3)
+    logs.append(0, 50, b"other %d")
+    with pytest.raises(ArchiveAhead, match="another record of orders-0 at offset 7"):
+        logs.run(place.open())
+
+
+def marker_at(offset: int) -> bytes:
+    return build_end_transaction_marker(
+        7, 0, 0, ControlRecordType.COMMIT, timestamp_ms=0, base_offset=offset
+    )
+
+
+def test_a_marker_file_knows_the_last_record(tmp_path: Path) -> None:
+    """A log that lost its end is noticed also where the newest file has no rows."""
+    logs, place = GrowingLogs(tmp_path / "logs", topic_id=ONE), PlainPlace(tmp_path)
+    logs.append(0, 3)
+    logs.run(place.open())
+    logs.append_batch(0, 1, marker_at(3))
+    logs.run(place.open())
+    logs.lose(0, 0)
+    logs.append(0, 50, b"other %d")
+    with pytest.raises(ArchiveAhead, match="another record of orders-0 at offset 2"):
+        logs.run(place.open())
 
 
 def test_what_the_checksum_is_of() -> None:

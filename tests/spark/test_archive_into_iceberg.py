@@ -20,7 +20,6 @@ from click.testing import CliRunner
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitStateUnknownException
 
-from kafkalog.cli.jobs import table_place
 from kafkalog.cli.main import make_cli
 from kafkalog.jobs.archive import iceberg_table
 from kafkalog.jobs.archive.archive import ArchiveOptions
@@ -146,14 +145,14 @@ def test_tasks_on_spark_and_a_reader(
     place = PlainPlace(tmp_path)
     logs.run(place.open(), runner=SparkRunner(spark))
     assert offsets_in(place) == logs.offsets
-    topic = str(tmp_path / "table" / "topic-orders")
+    root = str(tmp_path / "table")
     before = len(logs.offsets)
     logs.append(0, 50)
     with pytest.raises(Stopped):
         logs.run(StoppingTable(place.open(), "before commit"))
-    assert spark.read.parquet(topic).count() == before
+    assert spark.read.parquet(root).count() == before
     logs.run(place.open(), runner=SparkRunner(spark))
-    frame = spark.read.parquet(topic)
+    frame = spark.read.parquet(root)
     assert frame.count() == len(logs.offsets)
     assert dict(frame.dtypes)["timestamp"] == "timestamp"
     assert sorted(map(tuple, frame.select("partition", "offset").collect())) == logs.offsets
@@ -212,7 +211,7 @@ def test_a_catalog_that_another_process_has_locked(
     with closing(sqlite3.connect(warehouse / "catalog.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with monkeypatch.context() as patch:
-            patch.setattr(table_place, "_WAIT_SECONDS", 0.05)
+            patch.setattr(iceberg_table, "_WAIT_SECONDS", 0.05)
             result = run_command(logs, warehouse)
         assert result.exit_code == 1
         assert "another process has locked the SQLite file" in result.stderr

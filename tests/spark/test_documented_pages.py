@@ -97,13 +97,8 @@ def test_the_archive(spark: SparkSession, daemon: Daemon, tmp_path: Path) -> Non
     page = DOCS / "how-to/archive-to-tables.md"
     run_session([each.command for each in steps_of(page.read_text())], daemon, tmp_path)
     (read,) = python_of("how-to/archive-to-tables.md", daemon, tmp_path)
-    archive = tmp_path / "archive"
-    catalog = load_catalog(
-        "default",
-        type="sql",
-        uri=f"sqlite:///{archive}/catalog.db",
-        warehouse=f"file://{archive}/warehouse",
-    )
+    uri = f"sqlite:///{tmp_path}/archive/lake/catalog.db"
+    catalog = load_catalog("default", type="sql", uri=uri)
     names: dict[str, Any] = {"spark": spark, "catalog": catalog}
     parquet, iceberg = read.split("\n", 1)
     assert eval(parquet, names).count() == 4

@@ -209,7 +209,8 @@ WITHOUT_FORM = {"completion", "consume", "produce", "server", "auth", "compat"}
 WITHOUT_NAMES = {"adopt", "hand-back", "health", "perf", "spark"}
 PRINTS_ITS_OWN = {("offline", "scan"), ("offline", "load"), ("offline", "compact"),
                   ("segments", "dump")}  # fmt: skip
-NAMELESS = {("segments", "losses"), ("segments", "accept-loss"), ("segments", "convert")}
+NAMELESS = {("segments", "losses"), ("segments", "accept-loss"), ("segments", "convert"),
+            ("archive", "convert")}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,7 @@ NAMELESS = {("segments", "losses"), ("segments", "accept-loss"), ("segments", "c
 def test_a_command_has_every_form(words: tuple[str, ...]) -> None:
     (option,) = (one for one in COMMANDS[words].params if one.name == "output")
     forms = {"table", "json", "yaml"}
-    if words[0] == "archive" or (words[0] == "spark" and words[1] != "pipeline"):
+    if words == ("archive", "run") or (words[0] == "spark" and words[1] != "pipeline"):
         forms.add("parquet")
     elif words[0] not in WITHOUT_NAMES and words not in NAMELESS:
         forms.add("name")

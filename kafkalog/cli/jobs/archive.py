@@ -15,10 +15,14 @@ import click
 
 from kafkalog.cli.arguments import Size, duration
 from kafkalog.cli.connection import PARTIAL_FAILURE, RequestFailed, message_of, with_credentials
-from kafkalog.cli.jobs.spark import JobArguments, job_options
+from kafkalog.cli.jobs.spark import JobArguments, job_options, path_on_disk
 from kafkalog.cli.jobs.table_place import TablePlace, with_table
+from kafkalog.cli.main import sentence_of
+from kafkalog.cli.output import document_option, is_printed, print_table
 from kafkalog.client import ClientError
 from kafkalog.env.clock import SystemClock
+from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.errors import KafkalogError
 from kafkalog.jobs.fleet import ArrowMissing, sums
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.secrets import CredentialsAt
@@ -123,6 +127,38 @@ def run(
     arguments.show(progress.ArchivedPartition, rows, totals)
     if quarantined:
         ctx.exit(PARTIAL_FAILURE)
+
+
+@click.command()
+@click.argument("directory", metavar="DIR")
+@document_option
+def convert(directory: str, output: str) -> None:
+    """Convert a Parquet archive of an older version, in place and without reading its files.
+
+    Old archives have a directory _kafkalog with commits. Their files get the names that every
+    reader of Parquet knows: topic=NAME/partition=N. Stop readers meanwhile. A conversion that was
+    interrupted is run again; a second one changes nothing.
+
+    Example: kafkalog archive convert ./archive
+    """
+    root = path_on_disk("DIR", directory)
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
+    from kafkalog.jobs.archive import convert as job
+
+    try:
+        rows = job.convert(root, SystemFilesystem())
+    except KafkalogError as error:
+        raise click.ClickException(error.message) from error
+    except OSError as error:
+        raise click.ClickException(sentence_of(error)) from error
+    if is_printed(output, {"rows": [each._asdict() for each in rows]}):
+        return
+    if not rows:
+        click.echo(f"{root} needs no conversion.")
+        return
+    head = tuple(name.replace("_", " ").upper() for name in job.ConvertedPartition._fields)
+    print_table([head, *(tuple(map(str, each)) for each in rows)])
 
 
 former = copy.copy(run)  # kafkalog spark archive

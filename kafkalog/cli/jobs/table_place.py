@@ -12,6 +12,7 @@ from kafkalog.cli.arguments import config_pairs
 from kafkalog.cli.jobs.spark import path_on_disk
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.jobs.archive.archive_table import UnusableTable
+from kafkalog.jobs.archive.iceberg_table import catalog_in
 from kafkalog.log.inspect.directory_facts import enclosing_log_dir
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     Command = Callable[..., None]
 
-_WAIT_SECONDS = 30  # for a lock on the catalog's file; a commit holds it for some ms
 _NOT_IN_ADDRESSES = "#?%"  # they end a part of an address, or are decoded
 
 
@@ -64,15 +64,6 @@ class TablePlace:
         from kafkalog.jobs.archive.iceberg_table import IcebergTable
 
         return IcebergTable(self.catalog.name, self.iceberg, self.catalog.properties)
-
-
-def catalog_in(warehouse: str) -> dict[str, str]:
-    """Properties of a catalog without a server: an SQLite file beside the tables, for one machine.
-
-    A job waits for a lock of another one on that file.
-    """
-    address = f"sqlite:///{warehouse}/catalog.db?timeout={_WAIT_SECONDS}"
-    return {"type": "sql", "uri": address, "warehouse": f"file://{warehouse}"}
 
 
 _catalog_options = (

@@ -161,7 +161,10 @@ def archive(
     run.check()
     run.perform(runner)
     run.report(run.checked)
-    return run.outcome()
+    rows = run.outcome()
+    if not run.progress.faults:
+        table.complete()
+    return rows
 
 
 def tell_of_fault(at: PartitionName, fault: Exception) -> None:
@@ -347,7 +350,11 @@ class Run:
 
         def pieces(some: Collection[TopicPartition]) -> Mapping[TopicPartition, list[Piece]]:
             wanted = [ranges[at] for at in some]
-            found = self._logs.all_pieces(wanted, self._options.target_bytes)
+            ids = {**self._table.position.topic_ids, **self._topic_ids}
+            found = [
+                replace(piece, topic_id=ids.get(piece.range.topic))
+                for piece in self._logs.all_pieces(wanted, self._options.target_bytes)
+            ]
             by_partition = groupby(found, lambda piece: TopicPartition(*piece.range[:2]))
             return {at: list(of_it) for at, of_it in by_partition}
 

@@ -20,7 +20,7 @@ from crc32c import crc32c
 from kafkalog.client.errors import ClientError, NotAuthenticated
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
-from kafkalog.jobs.archive.archive_table import ArchivedFile, LastRecord
+from kafkalog.jobs.archive.archive_table import ArchivedFile, LastRecord, footer_of
 from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
 from kafkalog.jobs.attempts import PartFailed, passes, reason_of
 from kafkalog.spark.logs.object_store import StoreMissing
@@ -29,7 +29,7 @@ from kafkalog.spark.logs.secrets import SecretMissing
 from kafkalog.spark.reading import record_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from kafkalog.jobs.archive.archive_table import FileStore
     from kafkalog.spark.logs.values import Access, OffsetRange, Piece
@@ -74,8 +74,10 @@ def archive_piece(
     ClientError without a daemon, WrongFile and the errors of the store; then the files are removed.
     """
     wanted = piece.range
-    last_offset, last = wanted.from_offset - 1, None
+    last_offset, newest, last = wanted.from_offset - 1, None, None
     files, dead_files = _Files(wanted, store), _Files(wanted, dead_store)
+    written: tuple[ArchivedFile, ...] = ()
+    dead_written: tuple[ArchivedFile, ...] = ()
     try:
         with closing(_records(piece, access)) as batches:
             for batch in batches:
@@ -87,15 +89,18 @@ def archive_piece(
                     files.write(values, part)
                 if dead is not None:
                     dead_files.write((), dead)
-                last = batch
-        written, dead_written = files.finish(), dead_files.finish()
+                newest = batch
+        if newest is not None:
+            last = last_record(newest)
+            footer = footer_of(wanted[:2], piece.topic_id, last)
+            written, dead_written = files.finish(footer), dead_files.finish(footer)
     except BaseException:
         try:
             files.remove()
         finally:
             dead_files.remove()
         raise
-    return ArchivedPiece(wanted, written, dead_written, None if last is None else last_record(last))
+    return ArchivedPiece(wanted, written, dead_written, last)
 
 
 def _records(piece: Piece, access: Access) -> Generator[pa.RecordBatch, None, None]:
@@ -173,11 +178,11 @@ class _Files:
         suffix = f"-{number}" if number else ""
         return f"{self._wanted.partition}-{first:020}-{end:020}-{self._attempt}{suffix}.parquet"
 
-    def finish(self) -> tuple[ArchivedFile, ...]:
+    def finish(self, footer: Mapping[str, str]) -> tuple[ArchivedFile, ...]:
         """The files, durable and verified."""
         topic, partition = self._wanted[:2]
         return tuple(
-            ArchivedFile(topic, partition, file.path, *file.finish(), values)
+            ArchivedFile(topic, partition, file.path, *file.finish(footer), values)
             for values, file in self._open.items()
         )
 
@@ -210,8 +215,9 @@ class _File:
         self._last_offset = offsets[-1].as_py()
         self._rows += rows.num_rows
 
-    def finish(self) -> tuple[int, int, int, int]:
+    def finish(self, footer: Mapping[str, str]) -> tuple[int, int, int, int]:
         """Its rows, bytes, first and last offset; durable. WrongFile: not what was written."""
+        self._writer.add_key_value_metadata(footer)
         self._opened.close()
         self._store.sync(self.path)
         written = self._rows, self._first_offset, self._last_offset

@@ -7,6 +7,7 @@ crash can add records twice or skip them. A file without a commit is not part of
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     Offsets = Mapping[tuple[str, int], int]  # by topic and partition
 
+
+TOPICS = "kafkalog.topics"
+"""The name of `topics_text` in the properties of a table and in the footers of files."""
 
 T = TypeVar("T")
 
@@ -95,14 +99,19 @@ class FileStore(Protocol):
         """Remove a file that is in no commit, if it exists."""
 
 
-def sync_local(path: str) -> None:
-    """Sync a file on a disk, its directory, and the parent of that. Raises OSError."""
-    filesystem = SystemFilesystem()
-    file = filesystem.open_write(path, create=False)
+def sync_file(path: str) -> None:
+    """Sync the bytes of a file on a disk. Raises OSError."""
+    file = SystemFilesystem().open_write(path, create=False)
     try:
         file.sync()
     finally:
         file.close()
+
+
+def sync_local(path: str) -> None:
+    """Sync a file on a disk, its directory, and the parent of that. Raises OSError."""
+    sync_file(path)
+    filesystem = SystemFilesystem()
     topic_dir = path.rpartition("/")[0]
     for directory in (topic_dir, topic_dir.rpartition("/")[0]):
         filesystem.sync_dir(directory)
@@ -138,6 +147,9 @@ class ArchiveTable(Protocol):
         error other than TableChanged the commit may have been made: the next opening shows it.
         """
 
+    def complete(self) -> None:
+        """A run has ended and archived all that it planned. Raises OSError."""
+
     def abandon(self) -> None:
         """Remove the files without a commit, as far as they can be found. Raises OSError."""
 
@@ -164,6 +176,15 @@ def topics_text(position: Position) -> dict[str, dict[str, Any]]:
     for (topic, partition), last in sorted(position.last_records.items()):
         document.setdefault(topic, {}).setdefault("last", {})[str(partition)] = list(last)
     return document
+
+
+def footer_of(
+    partition: tuple[str, int], topic_id: str | None, last: LastRecord | None
+) -> dict[str, str]:
+    """What the footer of a file says: the topic's id, and the last record up to its end."""
+    ids = {} if topic_id is None else {partition[0]: topic_id}
+    known = Position({}, ids, {} if last is None else {partition: last})
+    return {TOPICS: json.dumps(topics_text(known))}
 
 
 def position_of(offsets: object, topics: object, place: str) -> Position:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.archive.archive_table import (
+    TOPICS,
     TableChanged,
     UnusableTable,
     offsets_text,
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     from kafkalog.jobs.archive.archive_table import ArchivedFile, FileStore, Position
 
 OFFSETS = "kafkalog.offsets"
-TOPICS = "kafkalog.topics"
 _TRIES = 5
+_WAIT_SECONDS = 30  # for a lock on an SQLite catalog; a commit holds it for some ms
 _SECRETS_KEPT_NS = 600 * 10**9
 _SECRET = re.compile(r"secret|password|token|key|credential|sas|connection|header\.", re.I)
 """In names of properties. More than enough: what is no secret is looked up as well."""
@@ -192,6 +193,15 @@ def _looked_up(store: IcebergStore) -> dict[str, str]:
     return found
 
 
+def catalog_in(warehouse: str) -> dict[str, str]:
+    """Properties of a catalog without a server: an SQLite file beside the tables, for one machine.
+
+    A job waits for a lock of another one on that file.
+    """
+    address = f"sqlite:///{warehouse}/catalog.db?timeout={_WAIT_SECONDS}"
+    return {"type": "sql", "uri": address, "warehouse": f"file://{warehouse}"}
+
+
 class IcebergTable:
     """``ArchiveTable`` for a table of a catalog; see the module. A missing table is created."""
 
@@ -246,6 +256,9 @@ class IcebergTable:
         """The number of rows in the current snapshot. Raises UnusableTable."""
         with self.loaded() as table:
             return int(table.scan().count())
+
+    def complete(self) -> None:
+        """See ArchiveTable: snapshots say it."""
 
     def abandon(self) -> None:
         """See ArchiveTable: orphans are left to Iceberg's procedure."""

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import structlog
 
+from kafkalog.env.backoff import Backoff
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.archive.archive_table import UnusableTable
@@ -40,7 +41,7 @@ from kafkalog.jobs.archive.data_files import (
     without_retries,
 )
 from kafkalog.jobs.archive.merge_files import Merge, Merged, SmallFile, merge_files, merges_of
-from kafkalog.jobs.attempts import Backoff, reason_of, tried
+from kafkalog.jobs.attempts import reason_of, tried
 from kafkalog.jobs.tasks import TaskFailed, progress, result_of
 
 if TYPE_CHECKING:

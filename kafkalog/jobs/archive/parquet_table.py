@@ -1,14 +1,20 @@
-"""An archive as a directory of Parquet files, with files for its commits.
+"""An archive as a directory of Parquet files in Hive's layout, for every reader of Parquet.
 
-    ROOT/topic-NAME/PARTITION-FROM-TO-ID.parquet    committed files
-    ROOT/topic-NAME/.….parquet.pending              files without a commit, or of the last one
-    ROOT/_kafkalog/COMMIT.json                      commits from 1 on, 20 digits: files and position
-    ROOT/_kafkalog/lock                             locked while a job writes
+    ROOT/topic=NAME/partition=N/FROM-TO.parquet   the records of these offsets, TO is exclusive
+    ROOT/_SUCCESS          the last run archived everything; absent while a run adds files
+    ROOT/_temporary/       files of a run; what a killed run left there is removed by the next one
+    ROOT/_kafkalog.lock    locked while a job writes
 
-A commit is one file that is written under a temporary name and renamed. Then its data files are
-renamed to names without the dot and the suffix. Readers that list directories (Spark, pyarrow) skip
-names with a leading dot, so that they never see a file without a commit. After a crash between the
-two, the next opening completes the renames of the last commit and removes the other hidden files.
+The position is what the files say. The ranges of a partition's files have neither gap nor overlap:
+the next offset is the end of the last one. An offset without a record (compaction, markers of
+transactions, records that were deleted too early) is in the range of a file beside it, or in that
+of a file without rows. The footer of each file with rows has the id of the topic, and offset and
+checksum of its last record; that of a file without rows repeats those of the file before it.
+
+A file appears by one rename, and its name is durable before the next file of its partition appears.
+Whatever stops a run, a power failure included, readers see the beginning of each partition's log,
+each record once, and the next run begins at the end of the names. Nothing else is in a commit. No
+file with rows is renamed, changed or removed after that.
 
 For file systems with atomic renames, and one machine at a time. On an object store use an Iceberg
 table.
@@ -17,34 +23,55 @@ table.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.jobs.archive.archive_table import (
-    ArchivedFile,
+    TOPICS,
+    LastRecord,
     Position,
     UnusableTable,
-    offsets_text,
+    footer_of,
     position_of,
-    sync_local,
-    topics_text,
+    sync_file,
 )
-from kafkalog.jobs.archive.file_layout import FileLayout
+from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
 from kafkalog.log.inspect.directory_facts import enclosing_log_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from kafkalog.env.filesystem import DirLock, Filesystem
-    from kafkalog.jobs.archive.archive_table import FileStore
+    from kafkalog.jobs.archive.archive_table import ArchivedFile, FileStore
 
-FORMAT = 1
-COMMITS_DIR = "_kafkalog"
-_PENDING = ".pending"
-_TOPIC_PREFIX = "topic-"  # a topic's name may begin with a dot or underscore, which hides it
-_DIGITS = 20
+FORMER_COMMITS = "_kafkalog"
+LOCK = "_kafkalog.lock"
+_SUCCESS = "_SUCCESS"
+TEMPORARY = "_temporary"
+_PENDING = ".pending"  # else **/*.parquet would find it
+_HIDDEN = ("_", ".")  # readers skip such names
+_NAME = re.compile(r"(\d{20})-(\d{20})\.parquet")
+_IN_PATH = ("topic", "partition")
+_COLUMNS = pa.schema([each for each in SCHEMA if each.name not in _IN_PATH])
+
+
+@dataclass(frozen=True, slots=True)
+class HiveLayout(FileLayout):
+    """Without the columns that are in the path, where readers find them."""
+
+    schema: pa.Schema = _COLUMNS
+
+    def decode(self, records: pa.RecordBatch) -> tuple[pa.RecordBatch, None]:
+        """See FileLayout."""
+        return records.drop_columns(list(_IN_PATH)), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +81,24 @@ class LocalStore:
     root: str
 
     def path_of(self, topic: str, name: str) -> str:
-        """See FileStore: a hidden name."""
-        return f"{self.root}/{_TOPIC_PREFIX}{topic}/.{name}{_PENDING}"
+        """See FileStore: the name is unique for the whole table."""
+        del topic
+        return f"{self.root}/{TEMPORARY}/{name}{_PENDING}"
 
     def create(self, path: str) -> AbstractContextManager[Any]:
         """See FileStore."""
-        import pyarrow
-
         SystemFilesystem().make_dir(path.rpartition("/")[0])
-        stream: AbstractContextManager[Any] = pyarrow.OSFile(path, "wb")
+        stream: AbstractContextManager[Any] = pa.OSFile(path, "wb")
         return stream
 
     def open(self, path: str) -> AbstractContextManager[Any]:
         """See FileStore."""
-        import pyarrow
-
-        stream: AbstractContextManager[Any] = pyarrow.OSFile(path, "rb")
+        stream: AbstractContextManager[Any] = pa.OSFile(path, "rb")
         return stream
 
     def sync(self, path: str) -> None:
-        """See FileStore."""
-        sync_local(path)
+        """See FileStore: the bytes, the name is a temporary one."""
+        sync_file(path)
 
     def remove(self, path: str) -> None:
         """See FileStore."""
@@ -83,23 +107,70 @@ class LocalStore:
             filesystem.unlink(path)
 
 
+class Slot(NamedTuple):
+    """The place of a file in its partition; ``path``: where the file is, None: without rows."""
+
+    topic: str
+    partition: int
+    from_offset: int
+    to_offset: int
+    path: str | None
+
+    @property
+    def final(self) -> str:
+        """The name, relative to the root."""
+        directory = f"topic={self.topic}/partition={self.partition}"
+        return f"{directory}/{self.from_offset:020}-{self.to_offset:020}.parquet"
+
+
+def slots(files: Sequence[ArchivedFile], before: Position, after: Position) -> Iterator[Slot]:
+    """The files between two positions, by partition and offset, without a gap.
+
+    A partition that has another offset, id or last record and no file gets one without rows.
+    """
+    by_partition: dict[tuple[str, int], list[ArchivedFile]] = {}
+    for file in sorted(files, key=attrgetter("topic", "partition", "first_offset")):
+        by_partition.setdefault((file.topic, file.partition), []).append(file)
+    for name, end in sorted(after.next_offsets.items()):
+        own = by_partition.pop(name, [])
+        at = before.next_offsets.get(name, own[0].first_offset if own else end)
+        for file in own[:-1]:
+            yield Slot(*name, at, file.last_offset + 1, file.path)
+            at = file.last_offset + 1
+        if own:
+            yield Slot(*name, at, end, own[-1].path)
+        elif _state(before, name) != _state(after, name):
+            yield Slot(*name, at, end, None)
+    assert not by_partition, "a file without a next offset"
+
+
+def _state(position: Position, name: tuple[str, int]) -> tuple[object, ...]:
+    own = position.next_offsets, position.last_records
+    return position.topic_ids.get(name[0]), *(each.get(name) for each in own)
+
+
 class ParquetTable:
     """``ArchiveTable`` for a directory; see the module. Opening creates and locks it."""
 
-    def __init__(self, root: str, filesystem: Filesystem) -> None:
-        """``root``: an absolute path. Raises UnusableTable if it is in use or damaged."""
+    dead_store: FileStore | None = None
+
+    def __init__(self, root: str, filesystem: Filesystem, *, is_conversion: bool = False) -> None:
+        """``root``: an absolute path. Raises UnusableTable if it is in use or damaged.
+
+        ``is_conversion``: it may be an archive of an older version, see `convert`.
+        """
         # constant after construction
         self._root = root.rstrip("/")
         self.store = LocalStore(self._root)
-        self.dead_store: FileStore | None = None
-        self.layout = FileLayout()
+        self.layout: FileLayout = HiveLayout()
         self._filesystem = filesystem
-        self._commits = f"{self._root}/{COMMITS_DIR}"
-        self._lock = self._open()
-        # of the last commit
-        self._generation, self.position = 0, Position()
+        self._lock = self._open(is_conversion=is_conversion)
+        # after the last commit
+        self.position = Position()
+        self._durable_dirs: set[str] = set()  # a killed run may have left one that is not
         try:
-            self.abandon()
+            if not is_conversion:
+                self.abandon()
         except BaseException:
             self.close()
             raise
@@ -107,30 +178,49 @@ class ParquetTable:
     def commit(
         self, files: Sequence[ArchivedFile], position: Position, dead: Sequence[ArchivedFile] = ()
     ) -> None:
-        """See ArchiveTable; the lock excludes other jobs."""
+        """See ArchiveTable; the lock excludes other jobs. Each file is a commit by itself."""
         assert not dead
-        generation = self._generation + 1
-        document = {
-            "format": FORMAT,
-            "offsets": offsets_text(position),
-            "topics": topics_text(position),
-            "files": [_entry_of(each._replace(path=self._final_name(each.path))) for each in files],
-        }
-        data = json.dumps(document, indent=1).encode() + b"\n"
-        self._filesystem.write_file_atomically(_commit_path(self._root, generation), data)
-        self._generation, self.position = generation, position
-        self._publish(files_of(document))
+        self._remove(_SUCCESS)
+        for slot in slots(files, self.position, position):
+            self.publish(slot, position)
+        self.position = position
+
+    def publish(self, slot: Slot, position: Position) -> None:
+        """Give a file its name, durably; ``position`` is for the footer of one without rows."""
+        filesystem, final = self._filesystem, f"{self._root}/{slot.final}"
+        path = slot.path
+        if path is None:
+            path = self.store.path_of(slot.topic, slot.final.replace("/", "-"))
+            self._write_empty(path, slot, position)
+        directory = final.rpartition("/")[0]
+        if directory not in self._durable_dirs:
+            filesystem.make_dir(directory)
+            filesystem.sync_dir(directory.rpartition("/")[0])
+            filesystem.sync_dir(self._root)
+            self._durable_dirs.add(directory)
+        filesystem.rename(path, final)
+        filesystem.sync_dir(directory)
+
+    def complete(self) -> None:
+        """See ArchiveTable."""
+        self._filesystem.write_file_atomically(f"{self._root}/{_SUCCESS}", b"")
 
     def abandon(self) -> None:
-        """See ArchiveTable: remove hidden files, after the renames of the last commit.
-
-        That may be a commit that was made although it raised an error.
-        """
-        self._generation, self.position = self._finish_last()
-        for directory in self._topic_dirs():
-            for name in self._filesystem.list_dir(directory):
-                if name.startswith(".") and name.endswith(_PENDING):
-                    self._filesystem.unlink(f"{directory}/{name}")
+        """See ArchiveTable. The files of a commit that raised an error may be there."""
+        self._remove(TEMPORARY)
+        ends, last = dict[tuple[str, int], int](), dict[tuple[str, int], LastRecord]()
+        ids: dict[str, str] = {}
+        for topic, partition, directory in self._partitions():
+            found = self._position_in(topic, partition, directory)
+            own_id = found.topic_ids.get(topic)
+            if own_id is not None and ids.setdefault(topic, own_id) != own_id:
+                raise UnusableTable(
+                    f"{directory} and the directory beside it are of two topics of that name: move "
+                    "one of them away"
+                )
+            ends.update(found.next_offsets)
+            last.update(found.last_records)
+        self.position = Position(ends, ids, last)
 
     def close(self) -> None:
         """See ArchiveTable."""
@@ -138,112 +228,98 @@ class ParquetTable:
 
     # ---- parts
 
-    def _open(self) -> DirLock:
-        filesystem = self._filesystem
-        if not filesystem.exists(self._commits):
-            self._check_place()
-            filesystem.make_dir(self._commits)
-            filesystem.sync_dir(self._root)
-            filesystem.sync_dir(self._root.rpartition("/")[0] or "/")
-        try:
-            return filesystem.lock(f"{self._commits}/lock")
-        except BlockingIOError as error:
-            raise UnusableTable(f"Another job writes to {self._root}: wait for it") from error
-
-    def _check_place(self) -> None:
-        """A new archive needs an empty or missing directory outside of log directories."""
-        try:
-            if self._filesystem.exists(self._root) and self._filesystem.list_dir(self._root):
-                raise UnusableTable(
-                    f"{self._root} is not an archive and not empty: give another directory"
-                )
-        except (NotADirectoryError, FileNotFoundError) as error:  # a file, a dangling link
-            raise UnusableTable(f"{self._root} is not a directory: give another one") from error
-        real_path = self._filesystem.real_path(self._root)
-        around = enclosing_log_dir(self._filesystem, real_path)
-        if around is not None:
+    def _open(self, *, is_conversion: bool) -> DirLock:
+        filesystem, root = self._filesystem, self._root
+        if not is_conversion and filesystem.exists(f"{root}/{FORMER_COMMITS}"):
             raise UnusableTable(
-                f"{self._root} would be in the log directory {around}: give another path"
+                f"{root} is an archive of an older version: run kafkalog archive convert {root}"
             )
+        if not filesystem.exists(f"{root}/{LOCK}"):
+            self._check_place(is_conversion=is_conversion)
+            filesystem.make_dir(root)
+            filesystem.sync_dir(root.rpartition("/")[0] or "/")
+        try:
+            return filesystem.lock(f"{root}/{LOCK}")
+        except BlockingIOError as error:
+            raise UnusableTable(f"Another job writes to {root}: wait for it") from error
 
-    def _finish_last(self) -> tuple[int, Position]:
-        """Number and position of the last commit, after the renames of its files."""
-        generations = committed_generations(self._root, self._filesystem)
-        if not generations:
-            for directory in self._topic_dirs():  # its files would be archived again
-                if any(not name.startswith(".") for name in self._filesystem.list_dir(directory)):
-                    raise UnusableTable(
-                        f"{self._commits} has no commit, but {directory} has files: the archive is "
-                        "damaged, restore the commits"
-                    )
-            return 0, Position()
-        document = read_commit(self._root, generations[-1], self._filesystem)
-        self._publish(files_of(document))
-        topics = document.get("topics", {})
-        return generations[-1], position_of(document["offsets"], topics, self._commits)
+    def _check_place(self, *, is_conversion: bool) -> None:
+        """A new archive needs an empty or missing directory outside of log directories.
 
-    def _publish(self, files: Sequence[ArchivedFile]) -> None:
-        """Give the files of a commit their final names, durably."""
-        filesystem, directories = self._filesystem, set[str]()
-        for each in files:
-            final = f"{self._root}/{each.path}"
-            directory, _, name = final.rpartition("/")
-            pending = f"{directory}/.{name}{_PENDING}"
-            if filesystem.exists(pending):
-                filesystem.rename(pending, final)
-                directories.add(directory)
-            elif not filesystem.exists(final):
-                raise UnusableTable(f"{final} is missing: the archive is damaged, restore the file")
-        for directory in sorted(directories):
-            filesystem.sync_dir(directory)
+        A copy of an archive may lack the names that readers skip.
+        """
+        filesystem, root = self._filesystem, self._root
+        try:
+            names = filesystem.list_dir(root) if filesystem.exists(root) else []
+        except (NotADirectoryError, FileNotFoundError) as error:  # a file, a dangling link
+            raise UnusableTable(f"{root} is not a directory: give another one") from error
+        others = [each for each in names if not each.startswith((*_HIDDEN, "topic="))]
+        if others and not is_conversion:
+            raise UnusableTable(f"{root} is not an archive and not empty: give another directory")
+        around = enclosing_log_dir(filesystem, filesystem.real_path(root))
+        if around is not None:
+            raise UnusableTable(f"{root} would be in the log directory {around}: give another path")
 
-    def _final_name(self, pending: str) -> str:
-        """The final name of a file, relative to the root."""
-        directory, _, name = pending.removeprefix(f"{self._root}/").rpartition("/")
-        return f"{directory}/{name.removeprefix('.').removesuffix(_PENDING)}"
+    def _partitions(self) -> Iterator[tuple[str, int, str]]:
+        """Each topic and partition with its directory. Raises UnusableTable."""
+        for topic_dir in self._dirs_in(self._root, "topic="):
+            for directory in self._dirs_in(topic_dir, "partition="):
+                number = directory.rpartition("=")[2]
+                if not (number.isascii() and number.isdigit()):
+                    raise UnusableTable(f"{directory} is of no archive: move it away")
+                yield topic_dir.rpartition("/topic=")[2], int(number), directory
 
-    def _topic_dirs(self) -> Iterator[str]:
-        for stat in self._filesystem.list_dir_stats(self._root):
-            if stat.is_dir and stat.name.startswith(_TOPIC_PREFIX):
-                yield f"{self._root}/{stat.name}"
+    def _dirs_in(self, directory: str, prefix: str) -> Iterator[str]:
+        for stat in self._filesystem.list_dir_stats(directory):
+            if stat.is_dir and stat.name.startswith(prefix):
+                yield f"{directory}/{stat.name}"
+
+    def _position_in(self, topic: str, partition: int, directory: str) -> Position:
+        """What the files of a partition say. Raises UnusableTable."""
+        names = [
+            each for each in self._filesystem.list_dir(directory) if not each.startswith(_HIDDEN)
+        ]
+        for name in names:
+            if _NAME.fullmatch(name) is None:
+                raise UnusableTable(f"{directory}/{name} is of no archive: move it away")
+        for before, after in pairwise(names):
+            if before[21:41] != after[:20]:
+                raise UnusableTable(
+                    f"In {directory}, {after} does not begin where {before} ends: restore what is "
+                    f"between them, or move {after} and all after it away, to archive it again"
+                )
+        if not names:
+            return Position()
+        place, at = f"{directory}/{names[-1]}", (topic, partition)
+        found = position_of({topic: {partition: int(names[-1][21:41])}}, _marks_in(place), place)
+        if {*found.topic_ids} - {topic} or {*found.last_records} - {at}:
+            raise UnusableTable(f"{place} was archived of another partition: move it back")
+        return found
+
+    def _write_empty(self, path: str, slot: Slot, position: Position) -> None:
+        """A file without rows, with what is known at its end."""
+        last, topic_id = position.last_records.get(slot[:2]), position.topic_ids.get(slot.topic)
+        with self.store.create(path) as sink, pq.ParquetWriter(sink, self.layout.schema) as writer:
+            writer.add_key_value_metadata(footer_of(slot[:2], topic_id, last))
+        self.store.sync(path)
+
+    def _remove(self, name: str) -> None:
+        """Remove a file or directory of the root, durably, if it is there."""
+        path = f"{self._root}/{name}"
+        if not self._filesystem.exists(path):
+            return
+        if self._filesystem.stat(path).is_dir:
+            self._filesystem.remove_tree(path)
+        else:
+            self._filesystem.unlink(path)
+        self._filesystem.sync_dir(self._root)
 
 
-def _commit_path(root: str, generation: int) -> str:
-    return f"{root}/{COMMITS_DIR}/{generation:0{_DIGITS}}.json"
-
-
-def committed_generations(root: str, filesystem: Filesystem) -> list[int]:
-    """The numbers of all commits, from 1 on. Raises UnusableTable if one is missing."""
-    directory = f"{root}/{COMMITS_DIR}"
-    names = [name for name in filesystem.list_dir(directory) if name.endswith(".json")]
-    generations = [int(name[:_DIGITS]) for name in sorted(names)]
-    if generations != list(range(1, len(generations) + 1)):
-        raise UnusableTable(f"{directory} lacks a commit: the archive is damaged")
-    return generations
-
-
-def read_commit(root: str, generation: int, filesystem: Filesystem) -> Mapping[str, Any]:
-    """A commit with ``offsets``, ``topics``, ``files``. UnusableTable: damaged or too new."""
-    path = _commit_path(root, generation)
+def _marks_in(path: str) -> object:
+    """What the footer of a file says of its topic. Raises UnusableTable."""
     try:
-        document = json.loads(filesystem.read_file(path))
-        if document["format"] > FORMAT:
-            raise UnusableTable(f"{path} has format {document['format']}: use a newer kafkalog")
-        files_of(document)
-        document["offsets"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise UnusableTable(f"{path} is damaged: {error}") from error
-    commit: Mapping[str, Any] = document
-    return commit
-
-
-def _entry_of(file: ArchivedFile) -> dict[str, Any]:
-    """A file in a commit: its directory has no partitions but those of its name."""
-    entry = file._asdict()
-    assert entry.pop("partition_values") == ()
-    return entry
-
-
-def files_of(document: Mapping[str, Any]) -> list[ArchivedFile]:
-    """The files of a commit, with paths relative to the root."""
-    return [ArchivedFile(**each) for each in document["files"]]
+        found = pq.read_metadata(path).metadata or {}
+        marks: object = json.loads(found.get(TOPICS.encode(), b"{}"))
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise UnusableTable(f"{path} cannot be read: {error}; restore it") from error
+    return marks

@@ -124,18 +124,28 @@ class PartitionSize:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """One entry of ``log.dirs``; an offline one names its reason and holds no partitions.
+    """One entry of ``log.dirs``; an offline one holds no partitions.
 
-    ``full_reason``: why an online one refuses all or the larger appends; None: it does not.
-    ``space`` is measured every 10 s.
+    ``state`` and ``reason`` as in LogDirFault; without a fault online, and no reason. A full one
+    refuses all or the larger appends. ``space`` is measured every 10 s.
     """
 
     path: str
     is_cordoned: bool
-    offline_reason: str | None
-    full_reason: str | None
+    state: Literal["online", "full", "failing", "offline"]
+    reason: str | None
     space: DiskSpace
     partitions: Sequence[PartitionSize]
+
+    @property
+    def offline_reason(self) -> str | None:
+        """Why it is offline; None: it is not."""
+        return self.reason if self.state == "offline" else None
+
+    @property
+    def full_reason(self) -> str | None:
+        """Why it refuses all or the larger appends; None: it does not."""
+        return self.reason if self.state == "full" else None
 
 
 class MoveState(enum.Enum):
@@ -189,7 +199,7 @@ class Loading:
 
 @dataclass(frozen=True, slots=True)
 class UncleanStart:
-    """What the last start found that was not shut down cleanly, and what it recovered of it.
+    """What a start found that was not shut down cleanly, and what it recovered of it.
 
     log_dirs        directories that held logs and no clean-shutdown marker
     partitions      of these directories: their logs were recovered

@@ -59,11 +59,11 @@ def dirs() -> None:
 @click.option("--topics", "--topic-list", help="Only these topics, as a,b. Default: all.")
 @with_client_and_output
 def describe(topics: str | None, client: Client, output: str) -> None:
-    """Show the partitions of each log directory with their bytes, and what is offline.
+    """Show the partitions of each log directory with their bytes, and what is offline or full.
 
-    DISK USED and AVAILABLE are those of df. The reason why a directory is offline goes to standard
-    error. --output json has that reason, and the bytes of the disk (-1: unknown). Without a
-    terminal the lines are those of kafka-log-dirs, the last one its JSON.
+    DISK USED and AVAILABLE are those of df. The reason why a directory is offline, full or failing
+    goes to standard error. --output json has that reason, and the bytes of the disk (-1: unknown).
+    Without a terminal the lines are those of kafka-log-dirs, the last one its JSON.
 
     Example: kafkalog dirs describe --topics orders
     """
@@ -84,18 +84,16 @@ def describe(topics: str | None, client: Client, output: str) -> None:
         for name in [each for each in (topics or "").split(",") if each and each not in found]:
             click.echo(f"No partition of a topic {name} is in a log directory.", err=True)
     for log_dir in log_dirs:
-        if log_dir["error"] is not None:
-            click.echo(f"{log_dir['logDir']} is offline: {log_dir['reason']}", err=True)
+        if log_dir["state"] != "online":
+            click.echo(f"{log_dir['logDir']} is {log_dir['state']}: {log_dir['reason']}", err=True)
 
 
 def _dir_row(log_dir: dict[str, Any]) -> tuple[object, ...]:
-    is_online = log_dir["error"] is None
     sizes = sum(one["size"] for one in log_dir["partitions"])
     space = DiskSpace(*(log_dir[name] for name in ("totalBytes", "usableBytes", "usedBytes")))
     ratio = space.used_ratio
     spaces = (None, None) if ratio is None else (f"{ratio:.1%}", space.usable_bytes)
-    state = "online" if is_online else "offline"
-    return (log_dir["logDir"], state, len(log_dir["partitions"]), sizes, *spaces)
+    return (log_dir["logDir"], log_dir["state"], len(log_dir["partitions"]), sizes, *spaces)
 
 
 def _in_dir_row(path: str, partition: dict[str, Any]) -> tuple[object, ...]:

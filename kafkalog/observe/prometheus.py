@@ -72,9 +72,9 @@ def child_of(family: T, *labels: str) -> T:
     return family.labels(*labels) if found is None else found
 
 
-def value_of(counter: Counter, *labels: str) -> float:
+def value_of(counter: Counter | Gauge, *labels: str) -> float:
     """Of the child with these labels at this moment; 0 without one, and none is made."""
-    child = cast("Counter | None", counter._metrics.get(labels))
+    child = cast("Counter | Gauge | None", counter._metrics.get(labels))
     return 0.0 if child is None else child._value.get()
 
 

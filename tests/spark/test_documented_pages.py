@@ -1,5 +1,5 @@
-"""Goal: what spark.md, spark-sink.md, spark-jobs.md and archive-to-tables.md show in Python works when
-pasted, and so do the commands of archive-to-tables.md.
+"""Goal: what the pages of Spark and of the archive show in Python works when pasted, and so do the
+commands of archive-to-tables.md.
 Method: the blocks, word for word but for port and directories, in one Spark beside a daemon.
 """
 

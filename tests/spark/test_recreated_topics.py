@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 FIRST, SECOND, THIRD, FOURTH = (UUID(int=number) for number in (1, 2, 3, 4))
-ALL = ReadAllAvailable()
+ALL = limits.ReadAllAvailable()
 OFFSETS = StructType([StructField("partition", IntegerType()), StructField("offset", LongType())])
 
 

@@ -22,6 +22,7 @@ from kafkalog.errors import DiskFull, InvalidReplicaAssignment, InvalidRequest, 
 from kafkalog.format.disk.properties import decode_meta_properties
 from kafkalog.format.topic_names import encode_id
 from kafkalog.observe.prometheus import value_of
+from kafkalog.server.admin.logs import _log_dir
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
@@ -81,6 +82,23 @@ def test_only_the_topics_asked_for() -> None:
     assert names("a", "nope") == ["a-0", "a-1"]
     assert names("nope", "../b") == []
     assert len(names("a", "b")) == len(names()) == 13
+
+
+def test_a_full_and_a_failing_directory_are_described_as_the_probe_does() -> None:
+    """They were shown as if nothing was wrong; ``/readyz`` listed them."""
+    config = BrokerConfig(log_dirs=("/data/a", "/data/b", "/data/c"))
+    sim = SimManager(config=config).start()
+    first, second, _ = (unit.log_dir for unit in sim.manager.logs.units)
+    first.free_space.note_full("no space left")
+    second.note_broken("t-0 takes no appends")
+    described = sim.operations.log_dirs.describe()
+    states = [each.state for each in described]
+    assert states == ["full", "failing", "online"]
+    faults = {each.log_dir: (each.state, each.reason) for each in sim.operations.readiness().faults}
+    shown = {each.path: (each.state, each.reason) for each in described if each.reason is not None}
+    assert shown == faults
+    assert [each.error for each in map(_log_dir, described)] == [None] * 3, "Kafka's: offline only"
+    assert [each.state for each in map(_log_dir, described)] == states
 
 
 def test_space_is_known_from_the_start_and_measured_again() -> None:

@@ -104,16 +104,15 @@ class LogDirOperations:
         for unit in self._logs.units:
             log_dir = unit.log_dir
             fault = log_dir.shown_fault
-            reasons = {} if fault is None else {fault.state: fault.reason}
-            offline_reason = reasons.get("offline")
-            partitions = sizes.get(log_dir.path, []) if offline_reason is None else []
+            is_offline = fault is not None and fault.state == "offline"
+            partitions = [] if is_offline else sizes.get(log_dir.path, [])
             partitions.sort(key=lambda each: each.topic_partition)
             described.append(
                 LogDirDescription(
                     path=log_dir.path,
                     is_cordoned=log_dir.is_cordoned,
-                    offline_reason=offline_reason,
-                    full_reason=reasons.get("full"),
+                    state="online" if fault is None else fault.state,
+                    reason=None if fault is None else fault.reason,
                     space=log_dir.space,
                     partitions=partitions,
                 )

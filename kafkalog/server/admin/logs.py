@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from aiohttp import hdrs, web
 
@@ -235,9 +235,13 @@ class LogDirPartition(AnswerBody, rename="camel"):
 
 
 class LogDirAnswer(AnswerBody, rename="camel"):
-    """One log directory; an offline one has a reason and no partitions."""
+    """One log directory; an offline one has no partitions. ``reason``: of any state but online.
+
+    ``state``: as ``/readyz`` shows it; ``error`` is Kafka's, and only of an offline one.
+    """
 
     error: str | None
+    state: Literal["online", "full", "failing", "offline"]
     reason: str | None
     log_dir: str
     is_cordoned: bool
@@ -275,7 +279,7 @@ def log_dirs(request: web.Request, operations: Operations) -> LogDirsAnswer:
 
 
 def _log_dir(log_dir: LogDirDescription) -> LogDirAnswer:
-    """The tool's fields; isCordoned and the bytes as in Kafka's protocol; ``reason`` is ours."""
+    """The tool's fields; isCordoned and bytes as in Kafka's protocol; state and reason are ours."""
     partitions = [
         LogDirPartition(str(each.topic_partition), each.size_bytes, each.offset_lag, each.is_future)
         for each in log_dir.partitions
@@ -285,7 +289,6 @@ def _log_dir(log_dir: LogDirDescription) -> LogDirAnswer:
         log_dir,
         log_dir.space,
         error=None if log_dir.offline_reason is None else _OFFLINE,
-        reason=log_dir.offline_reason,
         log_dir=log_dir.path,
         partitions=partitions,
     )

@@ -7,10 +7,21 @@ from __future__ import annotations
 
 import random
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkalog.client.errors import ClientError, UnknownPartition, document_of
+from kafkalog.client.admin import create_topic
+from kafkalog.client.errors import (
+    AccessDenied,
+    ClientError,
+    NotFound,
+    OutcomeUnknown,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+    document_of,
+)
 from kafkalog.client.messages import BATCHES, Repeat, Request, given, path_of
 from kafkalog.client.records import NO_OFFSET, Acks, AppendReceipt, CodecName, ProducerRecord
 
@@ -94,7 +105,8 @@ def produce(
     """Append records; returns one receipt for each batch, in the order of the appends.
 
     partition    None: by murmur2 of the key, as Java's producer; records without a key go together
-                 to one partition that is served. Needs one more request
+                 to one partition that is served. Needs one more request; an unknown topic is then
+                 created first, where appends create topics (auto.create.topics.enable)
     batch_bytes  limit of a batch before compression; at most the topic's max.message.bytes
 
     The order within a partition is kept. Raises ClientError, with the earlier receipts in
@@ -102,7 +114,7 @@ def produce(
     """
     found: Partitions | None = None
     if partition is None and records:
-        found = yield from partitions_of(topic)
+        found = yield from partitions_or_new(topic)
     receipts: list[AppendReceipt] = []
     for number, outgoing, rows in planned(records, partition, found, batch_bytes):
         try:
@@ -130,6 +142,32 @@ def partitions_of(topic: str) -> Steps[Partitions]:
     if not entries:
         raise UnknownPartition(f"Topic {topic} has no partitions.", nothing_was_done=True)
     return Partitions(len(entries), served)
+
+
+def partitions_or_new(topic: str) -> Steps[Partitions]:
+    """The partitions of a topic, which is created first where appends create topics, as in Kafka.
+
+    Raises ClientError; UnknownTopic also when the daemon does not say whether they do.
+    """
+    try:
+        return (yield from partitions_of(topic))
+    except UnknownTopic:
+        if not (yield from _creates_topics()):
+            raise
+    with suppress(TopicExists, OutcomeUnknown):  # another program was faster; or the look-up tells
+        yield from create_topic(topic)
+    return (yield from partitions_of(topic))
+
+
+def _creates_topics() -> Steps[bool]:
+    """Whether the daemon has auto.create.topics.enable; False when it does not say so."""
+    try:
+        answer = yield Request("GET", "/v1/configs", {"explain": "auto.create.topics.enable"})
+        (config,) = document_of(answer, "configs")["configs"]
+    except (AccessDenied, NotFound):
+        return False
+    is_enabled: bool = config["value"] == "true"
+    return is_enabled
 
 
 def planned(

@@ -20,7 +20,7 @@ from kafkalog.client.errors import (
     document_of,
 )
 from kafkalog.client.messages import Request, json_body
-from kafkalog.client.produce import BATCH_BYTES, append_batches, partitions_of, planned
+from kafkalog.client.produce import BATCH_BYTES, append_batches, partitions_or_new, planned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,7 @@ class ProducerState:
         found: Partitions | None = None
         if partition is None and records:
             if topic not in self._partitions:
-                self._partitions[topic] = yield from partitions_of(topic)
+                self._partitions[topic] = yield from partitions_or_new(topic)
             found = self._partitions[topic]
         if self.identity is None:
             self.identity = yield from new_producer()

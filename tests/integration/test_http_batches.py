@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kafkalog.client import Client, ProducerRecord, UnknownTopic
 from kafkalog.format.records.record_batch import Codec, compute_crc, is_crc_valid, read_header
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import append, batch_of, end_offset, now_ms, read_batches, refused
@@ -154,7 +155,6 @@ def test_content_type_is_needed(daemon: Daemon, topic: str) -> None:
     batch = batch_of(b"a")
     for wrong in ("application/json", "text/plain", ""):
         refused(daemon.request("POST", path, batch, {"Content-Type": wrong}), 415, 415)
-    refused(append(daemon, "unknown", batch), 404, 40401)
     refused(append(daemon, topic, batch, partition=3), 404, 40402)
     daemon.create_topic("octets")
     answer = daemon.request(
@@ -165,6 +165,27 @@ def test_content_type_is_needed(daemon: Daemon, topic: str) -> None:
     )
     assert answer.status == 200
     assert end_offset(daemon, topic) == 0
+
+
+def test_an_unknown_topic_is_created_as_by_other_appends(daemon: Daemon, tmp_path: Path) -> None:
+    """A JSON produce created it and a raw append was refused; a refused body creates nothing."""
+    batch = batch_of(b"a")
+    refused(append(daemon, "autoraw", changed(batch, CRC_AT, "I", 7, fix_crc=False)), 422, 42209)
+    refused(append(daemon, "autoraw", batch, partition=1), 404, 40401)
+    refused(append(daemon, "autoraw", batch, query="?expected_offset=5"), 404, 40401)
+    assert "autoraw" not in daemon.request("GET", "/topics").json
+    assert append(daemon, "autoraw", batch).json["base_offset"] == 0
+    assert append(daemon, "autoraw", batch, query="?expected_offset=1").json["base_offset"] == 1
+    assert "autoraw" in daemon.request("GET", "/topics").json
+    with Client(f"http://127.0.0.1:{daemon.port}") as client:
+        records = [ProducerRecord(b"x")]
+        assert [each.base_offset for each in client.produce("autoclient", records)] == [0]
+        assert client.producer().send("autosend", records)[0].base_offset == 0
+    with Daemon(tmp_path, auto_create_topics_enable="false") as strict:
+        refused(append(strict, "autoraw", batch), 404, 40401)
+        with Client(f"http://127.0.0.1:{strict.port}") as client, pytest.raises(UnknownTopic):
+            client.produce("autoclient", records)
+        assert strict.request("GET", "/topics").json == []
 
 
 def test_a_producer_with_an_open_transaction(tmp_path: Path) -> None:

@@ -408,16 +408,20 @@ async def test_phases(world: FastWorld) -> None:
 
 @in_loop
 async def test_a_topic_that_is_deleted_meanwhile(world: FastWorld) -> None:
-    """Its head is known, so the next request comes to the ordinary way's refusal."""
+    """Its head is known, so the next request goes the ordinary way, which creates the topic."""
     world.with_topics("brief")
     await world.learn(append_head("brief", 70))
     both = await world.line()
     request = append_request("brief", BATCH)
     both.line.send(request)
     assert [answer.status for answer in await world.answers(both, 1)] == [200]
+    assert both.ordinary_count == 0
+    former = world.sim.operations.topics.describe("brief").topic_id
     world.sim.operations.topics.delete("brief")
     both.line.send(request)
-    refused((await world.answers(both, 2))[1], 404, 40401)
+    answer = (await world.answers(both, 2))[1]
+    assert (answer.status, both.ordinary_count) == (200, 1)
+    assert world.sim.operations.topics.describe("brief").topic_id != former
 
 
 def changed(data: bytes, at: int, code: str, value: int) -> bytes:

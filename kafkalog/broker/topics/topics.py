@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.runtime import Runtime
     from kafkalog.broker.topics.changes import TopicChanges
     from kafkalog.broker.values import ConfigChange, ConfigEntry
+    from kafkalog.log.log_config import LogConfig
 
 _CLOSED_TO_CLIENTS = INTERNAL_TOPICS | {CLUSTER_METADATA_TOPIC}
 
@@ -63,6 +64,12 @@ class TopicOperations:
     def default_partition_count(self) -> int:
         """Of a topic that is created without saying one: ``num.partitions``."""
         return self._config.num_partitions
+
+    @property
+    @open_to_all
+    def default_config(self) -> LogConfig:
+        """Of a topic that is created without overrides."""
+        return self._logs.topic_defaults()
 
     @requires(Action.DESCRIBE, Resource.TOPIC, "name")
     def describe(self, name: str) -> TopicDescription:

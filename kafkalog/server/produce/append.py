@@ -260,7 +260,7 @@ async def prepare_for(
     """
     operations = api.operations
     try:
-        opened = await _opened(api, topic, partition)
+        opened = await opened_topic(api, topic, partition)
     except UnknownTopic:
         if not api.config.auto_create_topics_enable:
             raise
@@ -272,13 +272,13 @@ async def prepare_for(
         if all(batch.partition >= expected_count for batch in batches):
             raise
         await api.blocking(operations.topics.ensure, topic)
-        opened = await _opened(api, topic, partition)
+        opened = await opened_topic(api, topic, partition)
         if opened.partition_count == expected_count:
             return *prepared, opened
     return *await prepare(_target(api, opened, partition, opened.partition_count)), opened
 
 
-async def _opened(api: Api, topic: str, partition: int | None) -> OpenTopic:
+async def opened_topic(api: Api, topic: str, partition: int | None) -> OpenTopic:
     """The topic with its partitions, which a creation that is under way may still have to make.
 
     UnknownTopic, also when the creation failed. A creation that takes longer than the wait, or than

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from kafkalog.broker.operations import Acks
-from kafkalog.errors import KafkalogError
+from kafkalog.errors import KafkalogError, UnknownTopic
 from kafkalog.format.records.record_batch import (
     ATTRIBUTES_AT,
     HEADER_BYTES,
@@ -18,7 +18,7 @@ from kafkalog.format.records.record_batch import (
 from kafkalog.log.validator import validate
 from kafkalog.log.values import AppendOrigin
 from kafkalog.server.api import Api, api_of
-from kafkalog.server.produce.append import durability_header, refuse_producer
+from kafkalog.server.produce.append import durability_header, opened_topic, refuse_producer
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import PARTITION, Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
@@ -35,6 +35,7 @@ from kafkalog.server.protocol.parameters import (
 from kafkalog.server.protocol.replies import json_reply
 
 if TYPE_CHECKING:
+    from kafkalog.log.log_config import LogConfig
     from kafkalog.log.unified_log import UnifiedLog
     from kafkalog.log.values import LogAppendInfo, ValidatedRecords
 
@@ -83,11 +84,11 @@ def _is_quick(data: bytes | memoryview) -> bool:
     return is_one and not data[ATTRIBUTES_AT + 1] & 7
 
 
-def _checked(api: Api, log: UnifiedLog, data: bytes | memoryview) -> ValidatedRecords:
+def _checked(api: Api, config: LogConfig, data: bytes | memoryview) -> ValidatedRecords:
     """The body as batches that keep every rule."""
     return validate(
         data,
-        log.config,
+        config,
         api.operations.now_ms(),
         AppendOrigin.CLIENT,
         max_decompressed_bytes=api.operations.max_decompressed_bytes,
@@ -101,18 +102,38 @@ def quick_records(api: Api, log: UnifiedLog, data: bytes | memoryview) -> Valida
     """
     if len(data) < HEADER_BYTES or not _is_quick(data):
         return None
-    records = _checked(api, log, data)
+    records = _checked(api, log.config, data)
     is_open = any(is_transactional(batch.attributes) for batch in records.batches)
     return None if is_open else records
 
 
-async def _validated(api: Api, log: UnifiedLog, data: bytes) -> ValidatedRecords:
+async def _validated(api: Api, config: LogConfig, data: bytes) -> ValidatedRecords:
     """The body as batches that keep every rule."""
-    check = functools.partial(_checked, api, log, data)
+    check = functools.partial(_checked, api, config, data)
     records = check() if _is_quick(data) else await api.blocking(check)
     if not records.batches:
         raise ApiError(42210, "The body holds no record batch.")
     return records
+
+
+async def _log_of(
+    api: Api, topic: str, partition: int, expected_offset: int | None, data: bytes
+) -> UnifiedLog:
+    """The log of the partition; its topic is created as by other appends, if the body is right.
+
+    UnknownTopic, and what is wrong with the body.
+    """
+    topics = api.operations.topics
+    try:
+        opened = await opened_topic(api, topic, partition)
+    except UnknownTopic:
+        is_outside = partition >= topics.default_partition_count or expected_offset not in (None, 0)
+        if is_outside or not api.config.auto_create_topics_enable:
+            raise
+        await _validated(api, topics.default_config, data)
+        await api.blocking(topics.ensure, topic)
+        opened = await opened_topic(api, topic, partition)
+    return opened.log_of(partition)
 
 
 def _acks_for(api: Api, log: UnifiedLog, records: ValidatedRecords, asked: Acks | None) -> Acks:
@@ -144,8 +165,9 @@ async def append(request: web.Request) -> web.Response:
     """Append whole record batches, all or none.
 
     One or more Kafka v2 batches back to back; offsets and leader epoch are assigned. A producer id,
-    epoch and sequence in the header make the append idempotent. Transactional batches are taken
-    with the producer and epoch of the newest begin of a sink, synced, until its batch is committed.
+    epoch and sequence in the header make the append idempotent. An unknown topic is created first
+    (auto.create.topics.enable). Transactional batches are taken with the producer and epoch of the
+    newest begin of a sink, synced, until its batch is committed.
     """
     api = api_of(request)
     if bare_type(request.headers.get("Content-Type", "")) not in (RECORD_BATCHES, OCTET_STREAM):
@@ -154,9 +176,9 @@ async def append(request: web.Request) -> web.Response:
     topic, partition = topic_of(request), partition_of(request)
     expected_offset, asked = EXPECTED_OFFSET.read_or_none(request), acks_of(request)
     async with Body(request, api) as data:
-        log = api.operations.partition_log(topic, partition)
+        log = await _log_of(api, topic, partition, expected_offset, data)
         try:
-            records = await _validated(api, log, data)
+            records = await _validated(api, log.config, data)
         except (KafkalogError, ApiError) as refusal:
             api.metrics.traffic.observe_refusal(topic, refusal, len(data))
             raise

@@ -486,9 +486,13 @@ def _merge(
 
 
 def _check_files(layers: Sequence[Mapping[str, _Given]], faults: list[InvalidConfig]) -> None:
-    """A file of which nothing is read is another one than the operator meant."""
+    """A file of which nothing is read is another one than the operator meant.
+
+    One key with a dot may be mistyped, and is judged by itself; a word begins a line of prose.
+    """
     for layer in layers:
-        if len(layer) > 1 and not layer.keys() & BROKER_LEVEL.keys():
+        is_judged = len(layer) > 1 or any("." not in key for key in layer)
+        if is_judged and not layer.keys() & BROKER_LEVEL.keys():
             from kafkalog.settings.kafka_keys import KAFKA_KEYS
 
             if not layer.keys() & (KAFKA_KEYS | TOPIC_LEVEL.keys()):

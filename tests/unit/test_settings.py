@@ -203,6 +203,14 @@ def test_the_message_names_the_valid_range() -> None:
         load("log.retention.ms=0\n")
 
 
+def test_a_file_of_one_line_of_prose_is_the_wrong_one() -> None:
+    """The doctor found no problem in it."""
+    for text in ("hello world\n", "hello\n", "hello: world\n"):
+        with pytest.raises(InvalidConfig, match="holds no key of kafkalog or Kafka"):
+            load(text)
+    assert "unknown configuration key my.key" in messages(load("my.key=1\n"))
+
+
 def test_a_file_without_any_known_key_is_the_wrong_one() -> None:
     with pytest.raises(InvalidConfig, match="holds no key of kafkalog or Kafka"):
         load("root=x\ndaemon=y\n")

@@ -59,6 +59,25 @@ def duration(text: str) -> int:
     return found
 
 
+class IntRange(click.IntRange):
+    """A number in a range. For a text that is none, click says only that it is no integer range."""
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - click's
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Any:  # noqa: ANN401 - click's
+        """See click."""
+        try:
+            int(value)
+        except ValueError:
+            limits = "" if self.min is None else f" from {self.min}"
+            limits += "" if self.max is None else f" to {self.max}"
+            self.fail(f"'{value}' is not a whole number{limits}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class _Quantity(click.IntRange):
     """A number, or a text with a unit, in a range."""
 
@@ -189,10 +208,10 @@ topic_configs_option = click.option(
     help="Topic config key=value, as retention.ms=7d; repeatable.",
 )
 partition_option = click.option(
-    "--partition", type=click.IntRange(min=0), help="Default: all partitions of the topic."
+    "--partition", type=IntRange(min=0), help="Default: all partitions of the topic."
 )
 partitions_option = click.option(
-    "--partition", "numbers", type=click.IntRange(min=0), multiple=True, help="Default: all."
+    "--partition", "numbers", type=IntRange(min=0), multiple=True, help="Default: all."
 )
 isolation_option = click.option(
     "--isolation",

@@ -150,6 +150,9 @@ def _not_empty(password: str) -> str:
 def hash_password(principal: str) -> None:
     """Print the line for a password, which is prompted for or read from standard input.
 
+    Say `umask 077` before, so that a new file has mode 0600: the daemon does not start with
+    credentials that others can read. The file belongs to the user that the daemon runs as.
+
     Example: kafkalog auth hash-password alice >> credentials
     """
     if sys.stdin.isatty():
@@ -172,6 +175,8 @@ def hash_password(principal: str) -> None:
 @click.argument("principal", callback=_principal)
 def new_token(principal: str) -> None:
     """Create a token; print its line, and the token itself on standard error.
+
+    Say `umask 077` before, as with `kafkalog auth hash-password`.
 
     Example: kafkalog auth new-token ci >> credentials
     """

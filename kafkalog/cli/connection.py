@@ -23,7 +23,7 @@ import click
 
 from kafkalog.cli.output import document_option, is_printed, output_option
 from kafkalog.client import ONE_TRY, Basic, Bearer, Client, ClientError, Retries, Tls
-from kafkalog.client.errors import document_of
+from kafkalog.client.errors import UnknownGroup, document_of
 from kafkalog.client.messages import DEFAULT_URL, Address, EmptyName, UnwritableName
 from kafkalog.format.control_characters import escaped
 
@@ -223,6 +223,8 @@ def _advised(error: ClientError) -> str:
         return f"{error.message} `kafkalog health --ready` says when it is ready."
     if error.may_be_down:
         return f"{error.message} Is the daemon running? (kafkalog server)"
+    if isinstance(error, UnknownGroup):
+        return f"{error.message} `kafkalog groups list` shows all groups."
     first, last = error.details.get("base_offset"), error.details.get("last_offset")
     if "first_offset" in error.details and error.error_code == _CORRUPT_MESSAGE:
         return f"{error.message} docs/runbooks/lost-offsets.md says what to do."

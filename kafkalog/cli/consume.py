@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kafkalog.cli.arguments import isolation_option, topic_argument
+from kafkalog.cli.arguments import IntRange, isolation_option, topic_argument
 from kafkalog.cli.connection import (
     PARTIAL_FAILURE,
     RequestFailed,
@@ -106,7 +106,7 @@ class Printer:
     help="Read as a member of this consumer group, on from its commits, and commit what was "
     "printed.",
 )
-@click.option("--max-messages", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option("--max-messages", type=IntRange(min=1), help="Stop after this many records.")
 @click.option(
     "--exit-at-end", "-e", is_flag=True, help="Stop at the end of the log instead of waiting."
 )

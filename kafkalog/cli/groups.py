@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog.cli.arguments import execute_option, timestamp
+from kafkalog.cli.arguments import IntRange, execute_option, timestamp
 from kafkalog.cli.connection import (
     RequestFailed,
     exit_on_failures,
@@ -121,7 +121,7 @@ def _topic_and_partitions(text: str) -> tuple[str, list[int]]:
     type=timestamp,
     help="To the first record at or after this time: ms since 1970, or ISO-8601 with a zone.",
 )
-@click.option("--to-offset", type=click.IntRange(0), help="To this offset, inside the log.")
+@click.option("--to-offset", type=IntRange(0), help="To this offset, inside the log.")
 @click.option("--shift-by", type=int, help="Forward by this number of offsets; negative: back.")
 @click.option(
     "--topic",
@@ -257,14 +257,9 @@ def list_transactions(topic: str, client: Client, output: str) -> None:
 
 @transactions.command()
 @click.argument("topic")
+@click.option("--partition", type=IntRange(min=0), required=True, help="Partition of the topic.")
 @click.option(
-    "--partition", type=click.IntRange(min=0), required=True, help="Partition of the topic."
-)
-@click.option(
-    "--start-offset",
-    type=click.IntRange(min=0),
-    required=True,
-    help="As `transactions list` prints it.",
+    "--start-offset", type=IntRange(min=0), required=True, help="As `transactions list` prints it."
 )
 @yes_option
 @with_client_and_output

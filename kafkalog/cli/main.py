@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SENTENCE_MAX = 1_000
+_EXAMPLES_SHOWN = 3
+_CALLED_FIRST = ("create", "describe", "explain", "list", "status")
 INTERRUPTED = 130
 _READER_GONE = 141  # what a shell says of a program that SIGPIPE ended
 _FAILED = 1
@@ -147,6 +149,11 @@ class CommandGroup(click.Group):
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
+        examples = [_example_of(each) for name, each in sorted(named, key=_as_shown) if each]
+        if ctx.parent is not None and any(examples):
+            with formatter.section("Examples"):
+                for example in [each for each in examples if each][:_EXAMPLES_SHOWN]:
+                    formatter.write_text(example)
 
 
 def _of_verb_option(group: click.Group, ctx: click.Context, args: list[str]) -> str | None:
@@ -202,10 +209,20 @@ def _refusal(error: click.NoSuchOption) -> click.UsageError:
     return click.NoSuchOption(error.option_name, possibilities=like, ctx=error.ctx)
 
 
+def _as_shown(named: tuple[str, click.Command | None]) -> tuple[bool, str]:
+    """The order of examples in the help of a group: first what is called first."""
+    return named[0] not in _CALLED_FIRST, named[0]
+
+
+def _example_of(command: click.Command) -> str:
+    """The first example of its help, in one line; of a hidden command none."""
+    text = "" if command.hidden else command.help or ""
+    return " ".join(text.partition("Example: ")[2].partition("\n\n")[0].split())
+
+
 def _with_example(error: click.MissingParameter) -> click.UsageError:
     """What is missing, and the example of the command's help."""
-    text = (error.ctx and error.ctx.command.help) or ""
-    example = " ".join(text.partition("Example: ")[2].split())
+    example = _example_of(error.ctx.command) if error.ctx else ""
     if not example:
         return error
     return click.UsageError(f"{error.format_message()} Example: {example}", error.ctx)

@@ -15,6 +15,7 @@ import click
 
 from kafkalog.cli.arguments import (
     TIMESTAMP_KINDS,
+    IntRange,
     before_time_option,
     isolation_option,
     partitions_option,
@@ -69,10 +70,10 @@ _DELETED_COLUMNS: Columns = (
 @click.option(
     "--offset-json-file", type=click.File("rb"), help=f"{_FORM}; offset -1: the high watermark."
 )
-@click.option("--partition", type=click.IntRange(min=0), help="Default: 0.")
+@click.option("--partition", type=IntRange(min=0), help="Default: 0.")
 @click.option(
     "--before-offset",
-    type=click.IntRange(min=-1),
+    type=IntRange(min=-1),
     help="Delete records below it; -1: the high watermark.",
 )
 @before_time_option

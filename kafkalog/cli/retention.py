@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.arguments import (
+    IntRange,
     config_pairs,
     duration,
     partition_option,
@@ -191,11 +192,9 @@ def run(
 
 @click.command()
 @click.argument("topic")
-@click.option("--partition", type=click.IntRange(min=0), help="With --raise-to.")
+@click.option("--partition", type=IntRange(min=0), help="With --raise-to.")
 @click.option(
-    "--raise-to",
-    type=click.IntRange(min=0),
-    help="Record that all offsets below this one are archived.",
+    "--raise-to", type=IntRange(min=0), help="Record that all offsets below this one are archived."
 )
 @yes_option
 @with_client_and_output

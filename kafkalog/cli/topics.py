@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.arguments import (
+    IntRange,
     before_time_option,
     config_pairs,
     execute_option,
@@ -57,7 +58,7 @@ def topics() -> None:
 @click.argument("name")
 @click.option(
     "--partitions",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     help="Number of partitions. Default: num.partitions of the daemon.",
 )
 @topic_configs_option
@@ -120,7 +121,7 @@ def _overrides(entity: dict[str, Any]) -> str:
 @topic_argument("name")
 @click.option(
     "--partitions",
-    type=click.IntRange(min=1),
+    type=IntRange(min=1),
     help="The new number of partitions; must be higher than now.",
 )
 @topic_configs_option
@@ -254,7 +255,7 @@ def delete(name: str, is_sure: bool, client: Client, output: str) -> None:
 @topics.command()
 @topic_argument()
 @partitions_option
-@click.option("--before-offset", type=click.IntRange(min=0), help="Delete records below it.")
+@click.option("--before-offset", type=IntRange(min=0), help="Delete records below it.")
 @before_time_option
 @execute_option
 @with_client_and_output

@@ -376,4 +376,5 @@ def test_a_path_that_is_not_there_names_the_one_near_it(
     answer = daemon.request(method, path)
     refused(answer, 404, 404)
     hint = "" if near is None else f" Did you mean {near}?"
-    assert answer.json["message"] == f"No such path: GET /openapi.json lists all.{hint}"
+    told = f"There is no such path.{hint} GET /openapi.json lists all paths."
+    assert answer.json["message"] == told

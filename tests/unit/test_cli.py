@@ -30,7 +30,7 @@ from kafkalog.__main__ import root_command
 from kafkalog.broker.values import Loading
 from kafkalog.cli.configs import settings_from
 from kafkalog.cli.connection import message_of
-from kafkalog.cli.main import make_cli
+from kafkalog.cli.main import _GROUP_HELP, make_cli
 from kafkalog.cli.output import Progress
 from kafkalog.cli.retention import print_run
 from kafkalog.client import ClientError
@@ -324,6 +324,24 @@ def test_a_list_of_commands_cuts_no_sentence(words: tuple[str, ...]) -> None:
     assert commands
     assert "..." not in commands
     assert max(map(len, commands.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("group", sorted(_GROUP_HELP.keys() | {"topics", "groups", "configs"}))
+def test_the_help_of_a_group_has_examples(group: str) -> None:
+    """A newcomer reads it before that of a command."""
+    text = CliRunner().invoke(make_cli(), [group, "--help"]).output
+    _, title, examples = text.partition("\nExamples:\n")
+    assert title, text
+    lines = examples.strip("\n").splitlines()
+    assert 1 <= sum(line.startswith("  kafkalog ") for line in lines) <= 3
+
+
+def test_a_text_that_is_no_number_is_told_what_is_wanted() -> None:
+    said = CliRunner().invoke(make_cli(), ["topics", "create", "t", "--partitions", "three"])
+    assert said.exit_code == 2
+    assert "Invalid value for '--partitions': 'three' is not a whole number from 1" in said.output
+    said = CliRunner().invoke(make_cli(), ["consume", "t", "--max-messages", "0"])
+    assert "0 is not in the range x>=1" in said.output
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

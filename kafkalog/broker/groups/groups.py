@@ -85,7 +85,8 @@ class GroupOperations:
         """One group. UnknownGroup."""
         members = self.members.members(group)
         if not members and not self.offsets.committed(group):
-            raise UnknownGroup("No group of that name has a commit or a member.", group=group)
+            message = f"Group {group} does not exist: it has no commit and no member."
+            raise UnknownGroup(message, group=group)
         return GroupSummary(group, len(members))
 
     @requires(Action.DESCRIBE, Resource.GROUP, "group")

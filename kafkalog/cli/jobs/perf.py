@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kafkalog.cli.arguments import Milliseconds, Size, topic_argument
+from kafkalog.cli.arguments import IntRange, Milliseconds, Size, topic_argument
 from kafkalog.cli.connection import with_client_and_document
 from kafkalog.cli.output import is_printed
 from kafkalog.cli.produce import Outcomes
@@ -296,7 +296,7 @@ def random_payloads(size_bytes: int) -> Iterator[bytes]:
 @click.command()
 @topic_argument()
 @click.option(
-    "--num-records", type=click.IntRange(min=1), required=True, help="Number of records to append."
+    "--num-records", type=IntRange(min=1), required=True, help="Number of records to append."
 )
 @click.option("--record-size", type=Size(min=1), default=100, help="Bytes of each value.")
 @click.option(
@@ -307,9 +307,7 @@ def random_payloads(size_bytes: int) -> Iterator[bytes]:
 @click.option(
     "--batch-size", type=Size(min=1), default=BATCH_BYTES, help="Bytes of the batch in a request."
 )
-@click.option(
-    "--in-flight", type=click.IntRange(min=1), default=IN_FLIGHT, help="Requests at a time."
-)
+@click.option("--in-flight", type=IntRange(min=1), default=IN_FLIGHT, help="Requests at a time.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), help="Default: the daemon's.")
 @click.option(
     "--codec", type=click.Choice(_CODECS), default="none", help="How batches are compressed."
@@ -453,9 +451,7 @@ class ReadLoad:
 
 @click.command()
 @topic_argument()
-@click.option(
-    "--messages", type=click.IntRange(min=1), required=True, help="Number of records to read."
-)
+@click.option("--messages", type=IntRange(min=1), required=True, help="Number of records to read.")
 @click.option("--from-latest", is_flag=True, help="Read only records appended from now on.")
 @click.option(
     "--timeout",

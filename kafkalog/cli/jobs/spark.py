@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.broker.topics.registry import registered_configs
-from kafkalog.cli.arguments import Size, config_pairs, duration
+from kafkalog.cli.arguments import IntRange, Size, config_pairs, duration
 from kafkalog.cli.main import sentence_of
 from kafkalog.cli.output import is_printed, output_of, print_table
 from kafkalog.env.clock import SystemClock
@@ -133,7 +133,7 @@ _SHARED = (
     ),
     click.option(
         "--processes",
-        type=click.IntRange(min=1),
+        type=IntRange(min=1),
         default=lambda: os.cpu_count() or 1,
         show_default="as many as the machine has processors",
         metavar="N",
@@ -207,7 +207,7 @@ config_option = click.option(
 now_option = click.option(
     "--now",
     "now_ms",
-    type=click.IntRange(min=0),
+    type=IntRange(min=0),
     default=lambda: SystemClock().wall_ms(),
     show_default=False,
     metavar="MS",
@@ -311,7 +311,7 @@ def whatif(
 )
 @click.option(
     "--top",
-    type=click.IntRange(min=1, max=1_000),
+    type=IntRange(min=1, max=1_000),
     default=20,
     metavar="N",
     help="Number of keys of each topic.",

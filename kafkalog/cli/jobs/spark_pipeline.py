@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kafkalog.cli.arguments import IntRange
 from kafkalog.cli.output import document_option, is_printed, print_table
 from kafkalog.client import Client, ClientError
 from kafkalog.env.clock import SystemClock
@@ -31,7 +32,7 @@ _POLL_SECONDS = 0.05
 @click.option("--out", required=True, metavar="DIR", help="A new directory for all files.")
 @click.option(
     "--devices",
-    type=click.IntRange(min=1, max=100_000),
+    type=IntRange(min=1, max=100_000),
     default=100,
     help="Number of devices, which report 1440 times each.",
 )

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
+from kafkalog.cli.arguments import IntRange
 from kafkalog.cli.connection import message_of
 from kafkalog.cli.kafka_tools.tool import (
     ToolCommand,
@@ -61,14 +62,12 @@ _NO_RETRIES = "requests are not repeated"
     type=click.Choice(_CODECS),
     help="Codec of the batches; without a value: gzip.",
 )
-@click.option("--batch-size", type=click.IntRange(min=0), help="Bytes of a batch.")
-@click.option(
-    "--max-partition-memory-bytes", type=click.IntRange(min=0), help="Same as --batch-size."
-)
+@click.option("--batch-size", type=IntRange(min=0), help="Bytes of a batch.")
+@click.option("--max-partition-memory-bytes", type=IntRange(min=0), help="Same as --batch-size.")
 @click.option(
     "--timeout",
     "linger_ms",
-    type=click.IntRange(min=0),
+    type=IntRange(min=0),
     help=f"How long a batch waits for more lines, in ms. Default: {_LINGER_MS}.",
 )
 @click.option("--request-required-acks", "acks", help="-1 or all, 1, 0. Default: -1.")

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from kafkalog.cli.arguments import IntRange
 from kafkalog.cli.main import read_fault
 from kafkalog.cli.offline.dump_report import (
     DumpedBatch,
@@ -180,14 +181,14 @@ _OPTIONS = (
     _flag("index-sanity-check", "Check index files as a start does."),
     click.option(
         "--max-message-size",
-        type=click.IntRange(min=1),
+        type=IntRange(min=1),
         default=MAX_MESSAGE_SIZE_DEFAULT,
         show_default=True,
         help="Bytes to read at the position of an index entry.",
     ),
     click.option(
         "--max-bytes",
-        type=click.IntRange(min=1, max=MAX_BYTES_DEFAULT),
+        type=IntRange(min=1, max=MAX_BYTES_DEFAULT),
         default=MAX_BYTES_DEFAULT,
         show_default=True,
         help="Read at most this many bytes of a log.",

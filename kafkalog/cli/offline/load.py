@@ -19,7 +19,7 @@ import click
 
 from kafkalog.cleaner.config import TombstoneHorizon
 from kafkalog.cleaner.offline import CompactOptions, clean_directory
-from kafkalog.cli.arguments import Size, config_pairs
+from kafkalog.cli.arguments import IntRange, Size, config_pairs
 from kafkalog.cli.main import sentence_of
 from kafkalog.env.clock import FixedWallClock, SystemClock
 from kafkalog.env.system_filesystem import SystemFilesystem, copy_files
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 # ---- arguments
 
 
-OFFSET = click.IntRange(min=0, max=INT64_MAX)
+OFFSET = IntRange(min=0, max=INT64_MAX)
 
 log_start_option = click.option(
     "--log-start", type=OFFSET, default=0, metavar="N", help="The log start offset."

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.broker.compaction.evidence import is_known_compacted
-from kafkalog.cli.arguments import check_partition_directory, topic_argument
+from kafkalog.cli.arguments import IntRange, check_partition_directory, topic_argument
 from kafkalog.cli.connection import with_client_and_document
 from kafkalog.cli.main import read_fault
 from kafkalog.cli.output import (
@@ -165,7 +165,7 @@ def finding_json(finding: Finding) -> dict[str, object]:
     }
 
 
-_PARTITION = click.argument("partition", type=click.IntRange(min=0))
+_PARTITION = click.argument("partition", type=IntRange(min=0))
 _LOSS_HEADINGS = ("STATE", "FIRST", "LAST", "OFFSETS")
 
 
@@ -187,8 +187,8 @@ def losses(topic: str, partition: int, client: Client, output: str) -> None:
 @click.command("accept-loss")
 @topic_argument()
 @_PARTITION
-@click.argument("first", type=click.IntRange(min=0))
-@click.argument("last", type=click.IntRange(min=0))
+@click.argument("first", type=IntRange(min=0))
+@click.argument("last", type=IntRange(min=0))
 @yes_option
 @with_client_and_document
 def accept_loss(

@@ -211,9 +211,8 @@ async def _answer_error(
     if isinstance(raised, (ApiError, KafkalogError)):
         error = v3_fault(raised) if request.path.startswith(_V3_PREFIXES) else raised
     elif isinstance(raised, web.HTTPException):
-        error = framework_error(raised)
-        if isinstance(raised, web.HTTPNotFound) and (near := await _near_route(request)):
-            error.message += f" Did you mean {near}?"
+        is_not_found = isinstance(raised, web.HTTPNotFound)
+        error = framework_error(raised, await _near_route(request) if is_not_found else None)
     else:
         path = request.path[:200]
         _log.error(

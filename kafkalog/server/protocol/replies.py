@@ -188,13 +188,14 @@ def retry_stream() -> web.Response:
     return web.Response(body=b"retry: %d\n\n" % RETRY_MS, headers=headers)
 
 
-def framework_error(error: web.HTTPException) -> ApiError:
-    """aiohttp's own refusals in our shape."""
+def framework_error(error: web.HTTPException, near: str | None = None) -> ApiError:
+    """aiohttp's own refusals in our shape; ``near``: a route like the one that is not found."""
     if isinstance(error, web.HTTPMethodNotAllowed):
         allow = ", ".join(sorted(error.allowed_methods))
         return ApiError(405, f"This path takes {allow}.", headers={"Allow": allow})
     if isinstance(error, web.HTTPExpectationFailed):
         return ApiError(417, "Only 'Expect: 100-continue' is understood.")
     if isinstance(error, web.HTTPNotFound):
-        return ApiError(404, "No such path: GET /openapi.json lists all.")
+        hint = "" if near is None else f" Did you mean {near}?"
+        return ApiError(404, f"There is no such path.{hint} GET /openapi.json lists all paths.")
     return ApiError(40000, "The request is not understood.")

@@ -306,6 +306,7 @@ class LogManager:
         self._load(plan)
         is_whole = not self._loading.is_stopped
         if is_whole:
+            self._remember_unclean_start()
             self._missing.complete(plan)
             self.archived_offsets.lower_to_ends(self.registry.state.topics.values())
             self.moves.expect(plan.moving)
@@ -438,8 +439,19 @@ class LogManager:
         """Right before the logs are opened: from here on a stop is unclean until it is complete."""
         for unit in self.logs.online_units:
             with unit.log_dir.or_offline():
+                starts = self.runtime.metrics.unclean_starts.labels(unit.log_dir.path)  # shows 0
                 if not unit.log_dir.take_clean_shutdown_marker() and not unit.log_dir.is_fresh:
-                    self.runtime.metrics.unclean_starts.labels(unit.log_dir.path).inc()
+                    starts.inc()
+
+    def _remember_unclean_start(self) -> None:
+        """A clean start may follow before anybody has looked; a full disk forgets it then."""
+        found = self.progress.unclean_start
+        if found is None:
+            return
+        try:
+            self.registry.change(self.registry.state.with_unclean_start(found))
+        except StorageFault as fault:
+            _log.warning("unclean_start_not_remembered", reason=fault.message)
 
     def _plan(self) -> StartupPlan:
         """Scan all directories and decide."""

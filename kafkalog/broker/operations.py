@@ -58,6 +58,8 @@ __all__ = ["Acks", "ConfigChange", "Operations"]
 BACKUP: Final = "backup"
 NODE_ID: Final = "node.id"
 
+_UNCLEAN_START_MS = 86_400_000  # how long it is told
+
 
 @operation_class("broker_acks", "max_decompressed_bytes")
 class Operations:
@@ -315,8 +317,10 @@ class Operations:
 
     @open_to_all
     def unclean_start(self) -> UncleanStart | None:
-        """What the last start had to recover; None: it was clean, or is not over."""
-        return self._manager.progress.unclean_start
+        """What the last unclean start had to recover, for a day, also after clean ones; or None."""
+        found = self._manager.progress.unclean_start or self._registry.state.unclean_start
+        is_news = found is not None and self.now_ms() - found.ended_ms <= _UNCLEAN_START_MS
+        return found if is_news else None
 
     @open_to_all
     def readiness(self) -> Readiness:

@@ -28,6 +28,7 @@ import msgspec
 import structlog
 
 from kafkalog.broker.directory.log_dir import REGISTRY_FILE, read_root_file, replace_damaged
+from kafkalog.broker.values import UncleanStart  # noqa: TC001 - msgspec resolves it
 from kafkalog.errors import DiskFull, LogDirOffline, NotReady, StorageFault, UnusableLogDirs
 from kafkalog.format.integers import INT16_MAX, INT32_MAX, INT32_MIN, INT64_MAX, FormatError
 from kafkalog.format.topic_names import PARTITION_MAX, decode_id, encode_id, topic_name_fault
@@ -107,7 +108,7 @@ class RegistryState:
     first of its partitions that may be missing, because it is not noted yet that they were made.
     Producer ids from ``next_producer_id`` on were never given to anybody (0: none was);
     ``producer_epochs`` by id; ``forgotten_epoch``: no newer one was dropped from there. ``clock``:
-    None before a first check.
+    None before a first check. ``unclean_start``: the last one, also after clean starts.
     """
 
     generation: int = 0
@@ -123,6 +124,7 @@ class RegistryState:
     node_id: int | None = None
     made_cluster_id: str | None = None
     clock: ClockTrust | None = None
+    unclean_start: UncleanStart | None = None
 
     def with_topics(self, added: Iterable[RegisteredTopic]) -> RegistryState:
         """The next generation with topics that are new or have changed."""
@@ -182,6 +184,10 @@ class RegistryState:
     def with_clock(self, clock: ClockTrust) -> RegistryState:
         """The next generation, which trusts this clock."""
         return replace(self, generation=self.generation + 1, clock=clock)
+
+    def with_unclean_start(self, found: UncleanStart) -> RegistryState:
+        """The next generation, which remembers this start."""
+        return replace(self, generation=self.generation + 1, unclean_start=found)
 
     def with_next_producer_id(self, producer_id: int) -> RegistryState:
         """The next generation, in which the ids below are given."""
@@ -243,6 +249,7 @@ class _Body(msgspec.Struct, omit_defaults=True):
     in_making: dict[str, int] = {}
     made_cluster_id: str | None = None
     clock: ClockTrust | None = None
+    unclean_start: UncleanStart | None = None
 
 
 def encode_registry(state: RegistryState) -> bytes:
@@ -278,6 +285,7 @@ def encode_registry(state: RegistryState) -> bytes:
         {encode_id(each): first for each, first in state.in_making.items()},
         state.made_cluster_id,
         state.clock,
+        state.unclean_start,
     )
     content: dict[str, Any] = msgspec.to_builtins(body, str_keys=True)
     content["checksum"] = _checksum(content)
@@ -342,6 +350,7 @@ def decode_registry(data: bytes) -> RegistryState:
         found.node_id,
         found.made_cluster_id,
         found.clock,
+        found.unclean_start,
     )
 
 

@@ -202,7 +202,7 @@ def overview_view(operations: Operations) -> OverviewView:
         sentence=_sentence(readiness, tasks, now_ms, is_healthy=not alerts),
         troubles=[each.sentence for each in alerts],
         alerts=alerts,
-        unclean_start=_unclean_start(operations.unclean_start(), now_ms),
+        unclean_start=_unclean_start(operations.unclean_start()),
         traffic=_thinned(rows, POINTS),
         traffic_since_ms=_since_ms(rows, now_ms),
         topics=len(names),
@@ -223,9 +223,8 @@ def _since_ms(rows: Sequence[TrafficRow], now_ms: int) -> int:
     return min(max(hour_ms, rows[0].at_ms - max(period_ms, _LEAST_PERIOD_MS)), now_ms)
 
 
-def _unclean_start(found: UncleanStart | None, now_ms: int) -> UncleanStartView | None:
-    """None of a start that is longer ago than a day."""
-    if found is None or now_ms - found.ended_ms > _ONE_SHOT_MS:
+def _unclean_start(found: UncleanStart | None) -> UncleanStartView | None:
+    if found is None:
         return None
     runbook = "KafkalogUncleanStart"
     return UncleanStartView.of(found, runbook=runbook if runbook in runbooks() else None)

@@ -48,7 +48,7 @@ class LogDirFault(AnswerBody):
 
 
 class Readiness(AnswerBody, kw_only=True):
-    """What a probe may look at. ``unclean_start``: what the last start had to recover."""
+    """What a probe may look at. ``unclean_start``: what one of the last day had to recover."""
 
     status: Literal["ready", "not ready"]
     checks: dict[str, bool]

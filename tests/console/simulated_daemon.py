@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PERIOD_MS = 10_000
-_DISK_BYTES = 4_000_000_000
+_DISK_BYTES, _FOREIGN_BYTES = 4_000_000_000, 1_300_000_000
 _TOPICS = ("orders", "payments.authorized", "clicks", "telemetry.position")
 
 
@@ -72,7 +72,7 @@ def serving(sim: SimManager) -> Iterator[SimulatedDaemon]:
 
 def _after_an_hour(*, is_full: bool) -> SimManager:
     sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
-    sim.disk.capacity_bytes = _DISK_BYTES
+    sim.disk.capacity_bytes, sim.disk.foreign_bytes = _DISK_BYTES, _FOREIGN_BYTES
     sim.operations.topics.create("profiles", 2, {"cleanup.policy": "compact"})
     for name in _TOPICS:
         sim.operations.topics.create(name, 3)
@@ -85,11 +85,11 @@ def _after_an_hour(*, is_full: bool) -> SimManager:
         for number, name in enumerate(_TOPICS):
             count = int(400 * pace / (number + 1))
             traffic.observe_append(name, count * 10, count * 2_000, count)
-            traffic.observe_reads(name, count * (2_900 if step < 200 else 1_500), count)
+            traffic.observe_reads(name, count * (2_900 if step < 200 else 1_500), count * 2 // 3)
         for part in range(50):
             metrics.append_seconds.labels("ok").observe(0.001 + 0.002 * pace * part / 50)
             metrics.fetch_seconds.labels("ok").observe(0.0006)
-        sim.disk.capacity_bytes -= 300_000
+        sim.disk.foreign_bytes += 300_000
         sim.clock.advance_ms(_PERIOD_MS)
     if is_full:
         sim.disk.capacity_bytes = 100_000

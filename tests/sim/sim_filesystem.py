@@ -67,6 +67,7 @@ class SimFilesystem(WholeFiles):
         self.faults = FaultPlan()
         self.capacity_bytes = capacity_bytes
         self.reserved_bytes = 0  # for root
+        self.foreign_bytes = 0  # of other files on it
         self.on_call = on_call
         self.generation = 0  # handles of a killed process are of an older one
         self.open_handles = 0
@@ -289,7 +290,7 @@ class SimFilesystem(WholeFiles):
     def space(self, path: str) -> DiskSpace:
         self.enter("space", path)
         self._existing(path)
-        used_bytes = self._used_pages * PAGE_BYTES
+        used_bytes = self._used_pages * PAGE_BYTES + self.foreign_bytes
         usable_bytes = max(0, self.capacity_bytes - self.reserved_bytes - used_bytes)
         return DiskSpace(self.capacity_bytes, usable_bytes, used_bytes)
 
@@ -324,7 +325,7 @@ class SimFilesystem(WholeFiles):
 
     def charge(self, inode: Inode, position: int, size: int) -> int:
         """Take pages for a write; how many of its bytes find room."""
-        free = self.capacity_bytes // PAGE_BYTES - self._used_pages
+        free = (self.capacity_bytes - self.foreign_bytes) // PAGE_BYTES - self._used_pages
         end = position + size
         for page in range(position // PAGE_BYTES, -(-end // PAGE_BYTES)):
             if page in inode.pages:

@@ -90,14 +90,14 @@ class KafkalogDataSource(DataSource):
     @for_users()
     def schema(self) -> StructType:
         """The columns of Spark's Kafka source; those of a new table carry its options."""
-        properties = dict(self.options.items())
-        given = table_options(properties)
+        given = table_options(dict(self.options.items()))
         metadata = None if given is None else metadata_of(given)
-        given = None if given is None else self._with_session(given)
-        options = properties if given is None else for_reading(given)
-        names = column_names(options)
-        if given is not None:
+        if given is None:
+            options = self._to_read(StructType())
+        else:
+            options = for_reading(self._with_session(given))
             batch_options(options)  # what is wrong shows before there is a table
+        names = column_names(options)
         return StructType([StructField(name, _TYPES[name], metadata=metadata) for name in names])
 
     @for_users()

@@ -4,12 +4,17 @@ Method: the in-memory catalog of a real Spark; a log directory, and a daemon for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.types import LongType, StructType
 
 from kafkalog.spark import register, with_table_options
+from kafkalog.spark.source import KafkalogDataSource
 from tests.integration.daemon import Daemon
 from tests.spark.log_directory import LogDirectory
 
@@ -44,6 +49,30 @@ def test_a_table_over_a_directory(sql: SparkSession, tmp_path: Path) -> None:
     assert later.count() == 1
     sql.sql("DROP TABLE orders")
     assert (logs.path / "a-0").is_dir()
+
+
+def test_where_a_query_without_a_place_reads(tmp_path: Path) -> None:
+    """The comment of a column, then the session; as the source gets it from Spark."""
+    logs = LogDirectory(tmp_path / "logs")
+    logs.fill("a", 0, 0, 5)
+    logs.fill("b", 0, 0, 3)
+    registered = cast("Any", SimpleNamespace(dataSource=SimpleNamespace()))
+    registered.dataSource.register = lambda source: setattr(registered, "source", source)
+    register(registered, path=str(logs.path), Topic="b", columns="offset")
+    of_session = CloudPickleSerializer().loads(CloudPickleSerializer().dumps(registered.source))
+    comment = f'kafkalog {{"path": "{logs.path}", "topic": "a"}}'
+    commented = StructType().add("offset", LongType(), metadata={"comment": comment})
+    plain = StructType().add("offset", LongType())
+    for source, schema, options, count in (
+        (KafkalogDataSource, commented, {}, 5),
+        (of_session, commented, {}, 5),
+        (of_session, plain, {}, 3),
+        (of_session, of_session({}).schema(), {"topic": "a"}, 5),
+        (of_session, plain, {"path": str(logs.path), "subscribe": "a"}, 5),
+    ):
+        reader = source(CaseInsensitiveDict(options)).reader(schema)
+        rows = [batch.num_rows for task in reader.partitions() for batch in reader.read(task)]
+        assert sum(rows) == count
 
 
 @pytest.fixture

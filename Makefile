@@ -207,8 +207,8 @@ mission: $(DEV_READY) ## list the mechanisms of docs/mission.md with their passe
 
 lock: $(RUN_READY) ## update the requirement files with pinned hashes
 	@for f in build run arrow dev; do $(LOCK) requirements/$$f.in -o requirements/$$f.txt; done
-	@$(LOCK) -c requirements/run.txt -c requirements/arrow.txt -c requirements/dev.txt requirements/spark.in -o requirements/spark.txt
-	@$(LOCK) requirements/iceberg-readers.in -o requirements/iceberg-readers.txt
+	@$(LOCK) -c requirements/run.txt -c requirements/arrow.txt -c requirements/dev.txt requirements/executor.in requirements/spark.in requirements/duckdb.in -o requirements/spark.txt
+	@$(LOCK) requirements/executor.in requirements/iceberg-readers.in requirements/duckdb.in -o requirements/iceberg-readers.txt
 	@$(LOCK) requirements/operate.in -o requirements/operate.txt
 	@$(LOCK) requirements/console.in -o requirements/console.txt
 	@$(LOCK) requirements/docs.in -o requirements/docs.txt

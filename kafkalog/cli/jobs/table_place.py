@@ -12,7 +12,6 @@ from kafkalog.cli.arguments import config_pairs
 from kafkalog.cli.jobs.spark import path_on_disk
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.jobs.archive.archive_table import UnusableTable
-from kafkalog.jobs.archive.iceberg_table import catalog_in
 from kafkalog.log.inspect.directory_facts import enclosing_log_dir
 
 if TYPE_CHECKING:
@@ -27,14 +26,24 @@ _NOT_IN_ADDRESSES = "#?%"  # they end a part of an address, or are decoded
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """A catalog of Iceberg tables; ``properties`` override pyiceberg's configuration of ``name``.
+    """A catalog of Iceberg tables.
 
+    given      properties that override all others
     warehouse  the directory of a catalog that is a file in it
     """
 
     name: str
-    properties: Mapping[str, str]
+    given: Mapping[str, str]
     warehouse: str | None = None
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """What overrides pyiceberg's configuration of the catalog. Needs pyarrow."""
+        if self.warehouse is None:
+            return self.given
+        from kafkalog.jobs.archive.iceberg_table import catalog_in
+
+        return {**catalog_in(self.warehouse), **self.given}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +110,6 @@ def with_catalog(command: Command) -> Command:
             )
             if any(each in warehouse for each in _NOT_IN_ADDRESSES):
                 raise click.UsageError("--warehouse has no #, ? or % in its path")
-            given = {**catalog_in(warehouse), **given}
         command(*args, catalog=Catalog(catalog, given, warehouse), **options)
 
     for option in reversed(_catalog_options):

@@ -5,6 +5,7 @@ Method: systemd-analyze on copies whose program is there; what the units say abo
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,11 @@ pytestmark = pytest.mark.operate
 
 UNITS = ROOT / "deploy" / "systemd"
 NAMES = ("kafkalog.service", "kafkalog@.service")
+ARCHIVE = (
+    "kafkalog-archive.service",
+    "kafkalog-archive-once.service",
+    "kafkalog-archive-once.timer",
+)
 PROGRAM = "/opt/kafkalog/.venv/bin/kafkalog"
 EXPOSURE_MAX = 30  # tenths
 
@@ -31,9 +37,9 @@ def analyze() -> str:
 @pytest.fixture
 def units(tmp_path: Path) -> Path:
     """The units with a program that every machine has."""
-    for name in NAMES:
+    for name in (*NAMES, *ARCHIVE):
         text = (UNITS / name).read_text()
-        assert PROGRAM in text
+        assert PROGRAM in text or name.endswith(".timer")
         (tmp_path / name).write_text(text.replace(PROGRAM, "/bin/true"))
     return tmp_path
 
@@ -46,6 +52,22 @@ def test_verify_has_nothing_to_say(analyze: str, units: Path, name: str) -> None
     assert (done.returncode, about) == (0, [])
     unit.write_text(unit.read_text().replace("WatchdogSec=", "WatchdogSeconds="))
     assert "WatchdogSeconds" in run(analyze, "verify", unit).stderr
+
+
+@pytest.mark.parametrize("name", ARCHIVE)
+def test_the_units_of_an_archive(analyze: str, units: Path, name: str) -> None:
+    """Understood, locked up, and the command's own words."""
+    done = run(analyze, "verify", units / name)
+    about = [line for line in (done.stdout + done.stderr).splitlines() if "kafkalog" in line]
+    assert (done.returncode, about) == (0, [])
+    if name.endswith(".timer"):
+        return
+    threshold = f"--threshold={EXPOSURE_MAX}"
+    done = run(analyze, "security", "--offline=true", "--no-pager", threshold, units / name)
+    assert done.returncode == 0, done.stdout[-200:]
+    (start,) = re.findall(rf"^ExecStart={PROGRAM} (.*)$", (UNITS / name).read_text(), re.MULTILINE)
+    words = start.replace("$ARCHIVE_OPTIONS", "--help").split()
+    assert run(sys.executable, "-m", "kafkalog", *words).returncode == 0
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,18 +8,18 @@ from __future__ import annotations
 import copy
 import importlib.util
 import os
-from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog.cli.arguments import Size, duration
-from kafkalog.cli.connection import PARTIAL_FAILURE, RequestFailed, message_of, with_credentials
+from kafkalog.cli.connection import PARTIAL_FAILURE, with_credentials
+from kafkalog.cli.jobs.continuous import archive_once_or_continuously, with_pace
 from kafkalog.cli.jobs.spark import JobArguments, job_options, path_on_disk
 from kafkalog.cli.jobs.table_place import TablePlace, with_table
 from kafkalog.cli.main import sentence_of
 from kafkalog.cli.output import document_option, is_printed, print_table
-from kafkalog.client import ClientError
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkalog.client import Basic, Bearer, Tls
+    from kafkalog.jobs.archive.continuous import Pace
 
 
 def _by_reference(
@@ -72,6 +73,7 @@ def _by_reference(
     metavar="N",
     help="Bytes of log in a commit; a larger file has one of its own.",
 )
+@with_pace
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -85,12 +87,14 @@ def run(
     may_lose: bool,
     target_bytes: int,
     max_commit_bytes: int,
+    pace: Pace | None,
 ) -> None:
     """Append the new records of topics to a table, each once, and report this to the daemons.
 
     The table stores the position: run this repeatedly, also after a run that was killed. With
     archive.hold=true a daemon keeps records until they are archived. A partition that cannot be
-    archived is named and skipped: exit 3 if others were archived, else 1.
+    archived is named and skipped: exit 3 if others were archived, else 1. --continuous runs again
+    and again in one process, and waits for what comes back: a daemon, a store, a catalog.
 
     Example: kafkalog archive run --url http://127.0.0.1:8082 --parquet ./archive
     """
@@ -114,14 +118,8 @@ def run(
         max_commit_bytes=max_commit_bytes,
         may_lose=may_lose,
     )
-    table = place.open()
-    try:
-        with closing(open_logs(access)) as logs:
-            rows = job.archive(logs, table, options, arguments.runner("archive"))
-    except ClientError as error:
-        raise RequestFailed(message_of(error)) from error
-    finally:
-        table.close()
+    logs, runner = partial(open_logs, access), arguments.runner("archive")
+    rows = archive_once_or_continuously(logs, place.open, options, pace, runner)
     quarantined = sum(row.problem is not None for row in rows)
     totals = {**sums(rows, "rows", "files", "bytes"), "quarantined": quarantined}
     arguments.show(progress.ArchivedPartition, rows, totals)

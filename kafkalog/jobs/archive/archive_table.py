@@ -33,11 +33,20 @@ T = TypeVar("T")
 
 
 class UnusableTable(KafkalogError):
-    """A table cannot be opened, read or written as it is; the message says what to do."""
+    """A table cannot be opened, read or written as it is; the message says what to do.
+
+    passes  whether it may be usable later
+    """
+
+    def __init__(self, message: str, *, passes: bool = False) -> None:
+        super().__init__(message)
+        self.retriable = passes
 
 
 class TableChanged(KafkalogError):
     """Another job committed to the table since it was read; this commit was not made."""
+
+    retriable = True
 
 
 class LastRecord(NamedTuple):

@@ -45,6 +45,13 @@ if TYPE_CHECKING:
 OFFSETS = "kafkalog.offsets"
 _TRIES = 5
 _WAIT_SECONDS = 30  # for a lock on an SQLite catalog; a commit holds it for some ms
+_PASSING = frozenset(
+    {
+        *("ServerError", "ServiceUnavailableError", "CommitFailedException"),
+        *("CommitStateUnknownException", "WaitingForLockException", "OperationalError"),
+    }
+)
+"""Errors of pyiceberg and of SQLAlchemy that another try may mend: a busy catalog, a lock."""
 _SECRETS_KEPT_NS = 600 * 10**9
 _SECRET = re.compile(r"secret|password|token|key|credential|sas|connection|header\.", re.I)
 """In names of properties. More than enough: what is no secret is looked up as well."""
@@ -250,7 +257,8 @@ class IcebergTable:
                     continue  # retry on the current snapshot, unless the position changed
             self.position = position
             return
-        raise UnusableTable(f"{self._name} was changed during each of {_TRIES} commits: try again")
+        what = f"{self._name} was changed during each of {_TRIES} commits: try again"
+        raise UnusableTable(what, passes=True)
 
     def row_count(self) -> int:
         """The number of rows in the current snapshot. Raises UnusableTable."""
@@ -324,9 +332,11 @@ def _naming(name: str) -> Iterator[None]:
         if "database is locked" in str(error):
             raise UnusableTable(
                 f"{name}: another process has locked the SQLite file of the catalog for too long: "
-                "wait until it has ended, and run again"
+                "wait until it has ended, and run again",
+                passes=True,
             ) from error
-        raise UnusableTable(f"{name}: {type(error).__name__}: {error}") from error
+        what = f"{name}: {type(error).__name__}: {error}"
+        raise UnusableTable(what, passes=type(error).__name__ in _PASSING) from error
 
 
 def _last_position(table: Any, name: str) -> Position:  # noqa: ANN401 - pyiceberg's Table

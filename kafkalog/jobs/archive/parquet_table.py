@@ -241,7 +241,9 @@ class ParquetTable:
         try:
             return filesystem.lock(f"{root}/{LOCK}")
         except BlockingIOError as error:
-            raise UnusableTable(f"Another job writes to {root}: wait for it") from error
+            raise UnusableTable(
+                f"Another job writes to {root}: wait for it", passes=True
+            ) from error
 
     def _check_place(self, *, is_conversion: bool) -> None:
         """A new archive needs an empty or missing directory outside of log directories.

@@ -94,7 +94,7 @@ _LASTING = (FileNotFoundError, NotADirectoryError, IsADirectoryError, Permission
 """Errors that another try does not mend."""
 
 
-_REQUESTS = Backoff(tries=6, first_seconds=0.1, seconds_max=5.0)
+_REQUESTS = Backoff(tries=6, first_seconds=0.2, seconds_max=5.0)
 
 
 class StoreFailed(OSError):

@@ -181,7 +181,7 @@ def wait_for(daemon: Daemon, records: int) -> None:
 
         def is_archived() -> bool:
             entries = client.archived_offsets("orders")
-            return sum(each["archived_offset"] for each in entries) == records
+            return sum(int(each["archived_offset"]) for each in entries) == records
 
         until(is_archived, seconds=240, pace_seconds=0.2)
 

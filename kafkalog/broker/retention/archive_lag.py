@@ -38,8 +38,8 @@ class _Mark(NamedTuple):
 class ReadableTimes:
     """When the records of one log that no archive has became readable.
 
-    At most 16 marks: then every second one is dropped, so that the answer is up to an eighth of the
-    whole time too high.
+    At most 16 marks: of more the one goes that leaves the smallest gap, an eighth of the time that
+    they cover at most. The answer is up to such a gap too high.
     """
 
     __slots__ = ("_marks",)
@@ -58,7 +58,8 @@ class ReadableTimes:
         while len(marks) > 1 and marks[1].high_watermark <= archived_offset:
             del marks[0]
         if len(marks) > _MARKS_MAX:
-            del marks[1:-1:2]
+            inner = range(1, len(marks) - 1)
+            del marks[min(inner, key=lambda at: marks[at + 1].first_ns - marks[at - 1].last_ns)]
         self._marks = tuple(marks)
 
     def seconds(self, now_ns: int, archived_offset: int, high_watermark: int) -> float | None:

@@ -417,7 +417,7 @@ class FailingFilesystem(SystemFilesystem):
 
 def test_a_store_that_loses_bytes_is_noticed(tmp_path: Path, logs: GrowingLogs) -> None:
     """A file that is not what was written is of no commit."""
-    from kafkalog.jobs.archive.archive_files import WrongFile
+    from kafkalog.jobs.archive.parquet_file import WrongFile
     from kafkalog.spark.logs.values import OffsetRange
 
     class LosingStore(LocalStore):

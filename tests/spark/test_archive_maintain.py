@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,24 +19,24 @@ from pyiceberg.types import LongType, StringType
 
 from kafkalog.cli.main import make_cli
 from kafkalog.env.clock import SystemClock
-from kafkalog.jobs.archive import maintain as job
 from kafkalog.jobs.archive.archive import ArchiveOptions
 from kafkalog.jobs.archive.archive_table import UnusableTable
 from kafkalog.jobs.archive.file_layout import SCHEMA
+from kafkalog.jobs.archive.iceberg import data_files, maintain as job
+from kafkalog.jobs.archive.iceberg.merge_files import SmallFile, merges_of, rows_of
 from kafkalog.jobs.archive.iceberg_table import IcebergTable
-from kafkalog.jobs.archive.merge_files import SmallFile, merges_of, rows_of
 from kafkalog.jobs.attempts import PartFailed
 from kafkalog.jobs.on_spark import SparkRunner
 from kafkalog.jobs.tasks import InProcess, TaskFailed
 from tests.archive_world import GrowingLogs, IcebergPlace, Stopped, offsets_in, rows_in, some_logs
+from tests.spark.duckdb_reader import read_by_duckdb
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from kafkalog.jobs.archive.maintain import MaintainedStep
+    from kafkalog.jobs.archive.iceberg.maintain import MaintainedStep
     from kafkalog.jobs.tasks import Runner
 
 pytestmark = pytest.mark.spark
@@ -83,7 +84,7 @@ def stored(place: IcebergPlace, kind: str = "*") -> set[str]:
     return {str(each) for each in (place.root / "warehouse").rglob(f"*.{kind}")}
 
 
-class Between:
+class _Between:
     """A runner that calls something when the tasks are done, before what they made is used."""
 
     def __init__(self, act: Callable[[], object]) -> None:
@@ -93,6 +94,10 @@ class Between:
         ended = list(InProcess().stream(tasks, work, **given))
         self._act()
         yield from ended
+
+
+def between(act: Callable[[], object]) -> Runner:
+    return cast("Runner", _Between(act))
 
 
 def test_small_files_become_one(tmp_path: Path, logs: GrowingLogs) -> None:
@@ -126,33 +131,11 @@ def test_small_files_become_one(tmp_path: Path, logs: GrowingLogs) -> None:
 
 def test_on_spark(tmp_path: Path, logs: GrowingLogs, spark: SparkSession) -> None:
     """As in one process; DuckDB reads the result."""
-    duckdb = pytest.importorskip("duckdb")
-    pytest.importorskip("duckdb_extension_iceberg")
     place = IcebergPlace(tmp_path)
     assert maintained(place, options(), SparkRunner(spark))[0][1:3] == (5, 2)
     with closing(opened(place)) as table, table.loaded() as loaded:
-        where = loaded.metadata_location.removeprefix("file://")
         assert loaded.current_snapshot().summary.operation.value == "replace"
-    with closing(duckdb.connect()) as connection:
-        load_iceberg(connection)
-        found = connection.sql(
-            f"SELECT partition, \"offset\" FROM iceberg_scan('{where}') ORDER BY ALL"
-        )
-        assert found.fetchall() == logs.offsets
-
-
-def load_iceberg(connection: Any) -> None:
-    """The extension of the installed package, not of the net."""
-    import duckdb_extension_iceberg
-
-    folder = os.path.dirname(duckdb_extension_iceberg.__file__)
-    found = [
-        os.path.join(where, name)
-        for where, _, names in os.walk(folder)
-        for name in names
-        if name.endswith(".duckdb_extension")
-    ]
-    connection.load_extension(found[0])
+    assert read_by_duckdb(place) == logs.offsets
 
 
 def test_an_archive_commits_meanwhile(tmp_path: Path, logs: GrowingLogs) -> None:
@@ -164,7 +147,7 @@ def test_an_archive_commits_meanwhile(tmp_path: Path, logs: GrowingLogs) -> None
         logs.append(1, 9)
         logs.run(place.open(), SMALLEST)
 
-    assert maintained(place, options(), Between(archive))[0][1:3] == (5, 4)
+    assert maintained(place, options(), between(archive))[0][1:3] == (5, 4)
     assert offsets_in(place) == logs.offsets
     assert logs.run(place.open()) == []
 
@@ -174,14 +157,14 @@ def test_a_commit_is_lost_to_an_archive(
 ) -> None:
     """The archive's commit comes after the merge has loaded the table: it loads it again."""
     place = IcebergPlace(tmp_path)
-    replace_files, raced = job.replace_files, []
+    raced: list[bool] = []
 
     def late(*given: Any, **named: Any) -> None:
         if not raced:
             raced.append(True)
             logs.append(0, 9)
             logs.run(place.open())
-        replace_files(*given, **named)
+        data_files.replace_files(*given, **named)
 
     monkeypatch.setattr(job, "replace_files", late)
     assert maintained(place, options())[0][1:3] == (5, 3)
@@ -193,7 +176,7 @@ def test_two_at_once(tmp_path: Path, logs: GrowingLogs) -> None:
     """The later one leaves the files to the faster one, and removes what it wrote."""
     place = IcebergPlace(tmp_path)
     before = rows_in(place.read())
-    late = maintained(place, options(), Between(lambda: maintained(place, options())))
+    late = maintained(place, options(), between(lambda: maintained(place, options())))
     assert late[0].problem is not None
     assert "Another job" in late[0].problem
     assert rows_in(place.read()) == before
@@ -211,7 +194,7 @@ def test_a_commit_of_unknown_outcome_keeps_its_files(tmp_path: Path, logs: Growi
             commit_table(*told)
             raise CommitStateUnknownException("It may have happened")
 
-        table._catalog.commit_table = done_without_a_word  # type: ignore[method-assign]
+        table._catalog.commit_table = done_without_a_word
         with pytest.raises(UnusableTable, match="It may have happened"):
             job.maintain(table, options(), InProcess(), execute=True)
     assert offsets_in(place) == logs.offsets
@@ -251,7 +234,7 @@ def test_orphans_and_files_of_a_running_archive(tmp_path: Path, logs: GrowingLog
     os.utime(left.removeprefix("file://"), (week_ago, week_ago))
     logs.append(0, 9)
     seen: list[MaintainedStep] = []
-    logs.run(place.open(), runner=Between(lambda: seen.extend(maintained(place, options()))))
+    logs.run(place.open(), runner=between(lambda: seen.extend(maintained(place, options()))))
     assert seen[2].files_before == seen[2].files_after + 1
     assert offsets_in(place) == logs.offsets
     assert maintained(place, options(days=4))[2].problem is None
@@ -310,7 +293,9 @@ def test_columns_that_were_added_widened_or_dropped(tmp_path: Path, logs: Growin
     logs.append(0, 9)
     logs.run(place.open())
     maintained(place, options())
-    assert offsets_in(place) == logs.offsets
+    with closing(opened(place)) as table, table.loaded() as loaded:
+        found = loaded.scan().select("partition", "offset").to_arrow().to_pylist()
+    assert sorted((each["partition"], each["offset"]) for each in found) == logs.offsets
 
 
 def test_a_wrong_table(tmp_path: Path) -> None:
@@ -371,9 +356,8 @@ def test_a_task_that_fails_leaves_nothing(tmp_path: Path, logs: GrowingLogs) -> 
     place = IcebergPlace(tmp_path)
     files = stored(place, "parquet")
     victim = sorted(each for each in files if "/0-" in each)[-1]
-    data = open(victim, "rb").read()  # noqa: SIM115
-    with open(victim, "wb") as file:
-        file.write(data[:40] + bytes(60) + data[100:])
+    data = Path(victim).read_bytes()
+    Path(victim).write_bytes(data[:40] + bytes(60) + data[100:])
     with pytest.raises(TaskFailed):
         maintained(place, options())
     assert stored(place, "parquet") == files

@@ -1,4 +1,4 @@
-"""``kafkalog archive maintain``. The job is ``kafkalog.jobs.archive.maintain``.
+"""``kafkalog archive maintain``. The job is ``kafkalog.jobs.archive.iceberg.maintain``.
 
 Owns the arguments and what is printed. Runs in processes of this machine, or on Spark.
 """
@@ -100,7 +100,7 @@ def maintain(
         )
     if importlib.util.find_spec("pyarrow") is None:
         raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
-    from kafkalog.jobs.archive import maintain as job
+    from kafkalog.jobs.archive.iceberg import maintain as job
     from kafkalog.jobs.archive.iceberg_table import IcebergTable
 
     given = dict(config_pairs(properties, "--catalog-property"))

@@ -9,19 +9,18 @@ any machine with access to log and store; imports pyarrow.
 from __future__ import annotations
 
 import struct
-from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from crc32c import crc32c
 
 from kafkalog.client.errors import ClientError, NotAuthenticated
-from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.archive.archive_table import ArchivedFile, LastRecord, footer_of
 from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
+from kafkalog.jobs.archive.parquet_file import PieceFiles, WrongFile
 from kafkalog.jobs.attempts import PartFailed, passes, reason_of
 from kafkalog.spark.logs.object_store import StoreMissing
 from kafkalog.spark.logs.open import read_piece
@@ -29,22 +28,12 @@ from kafkalog.spark.logs.secrets import SecretMissing
 from kafkalog.spark.reading import record_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator
 
     from kafkalog.jobs.archive.archive_table import FileStore
     from kafkalog.spark.logs.values import Access, OffsetRange, Piece
 
 _OFFSET = SCHEMA.get_field_index("offset")
-_LAYOUT: dict[str, Any] = {
-    "compression": "zstd",
-    "use_dictionary": ["topic", "partition", "timestampType"],
-    "column_encoding": dict.fromkeys(("offset", "timestamp"), "DELTA_BINARY_PACKED"),
-    "write_page_checksum": True,
-}
-
-
-class WrongFile(KafkalogError):
-    """A file is not what was written: a bug, or a store that loses bytes."""
 
 
 class ArchivedPiece(NamedTuple):
@@ -75,7 +64,8 @@ def archive_piece(
     """
     wanted = piece.range
     last_offset, newest, last = wanted.from_offset - 1, None, None
-    files, dead_files = _Files(wanted, store), _Files(wanted, dead_store)
+    files = PieceFiles(wanted, store, layout.shape)
+    dead_files = PieceFiles(wanted, dead_store)
     written: tuple[ArchivedFile, ...] = ()
     dead_written: tuple[ArchivedFile, ...] = ()
     try:
@@ -151,96 +141,3 @@ def _checked_end(batch: pa.RecordBatch, wanted: OffsetRange, last_offset: int) -
     if not (is_rising and last_offset < begin and end < wanted.to_offset):
         raise WrongFile(f"{wanted}: offsets {begin} to {end} came after {last_offset}")
     return end
-
-
-class _Files:
-    """The files of a piece in one store: one for each partition of the table."""
-
-    def __init__(self, wanted: OffsetRange, store: FileStore | None) -> None:
-        """``store``: None: no row will be written."""
-        self._wanted, self._store = wanted, store
-        self._attempt = SystemRandom().uuid_bytes().hex()[:12]
-        self._open: dict[tuple[Any, ...], _File] = {}
-
-    def write(self, values: tuple[Any, ...], rows: pa.RecordBatch) -> None:
-        """Append rows to the file of a partition of the table."""
-        if not rows.num_rows:
-            return
-        assert self._store is not None
-        file = self._open.get(values)
-        if file is None:
-            path = self._store.path_of(self._wanted.topic, self._name(len(self._open)))
-            file = self._open[values] = _File(self._store, path)
-        file.write(rows)
-
-    def _name(self, number: int) -> str:
-        first, end = self._wanted.from_offset, self._wanted.to_offset
-        suffix = f"-{number}" if number else ""
-        return f"{self._wanted.partition}-{first:020}-{end:020}-{self._attempt}{suffix}.parquet"
-
-    def finish(self, footer: Mapping[str, str]) -> tuple[ArchivedFile, ...]:
-        """The files, durable and verified."""
-        topic, partition = self._wanted[:2]
-        return tuple(
-            ArchivedFile(topic, partition, file.path, *file.finish(footer), values)
-            for values, file in self._open.items()
-        )
-
-    def remove(self) -> None:
-        """Remove the files; may be called at any time."""
-        with ExitStack() as removals:
-            for file in self._open.values():
-                removals.callback(file.remove)
-
-
-class _File:
-    """A file of rows in offset order; it is created with the first ones."""
-
-    def __init__(self, store: FileStore, path: str) -> None:
-        self.path = path
-        self._store = store
-        self._rows, self._first_offset, self._last_offset = 0, -1, -1
-        self._opened = ExitStack()
-        self._writer: Any = None
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Append at least one row."""
-        if self._writer is None:
-            sink = self._opened.enter_context(self._store.create(self.path))
-            writer = pq.ParquetWriter(sink, rows.schema, store_schema=False, **_LAYOUT)
-            self._writer = self._opened.enter_context(writer)
-        offsets = rows.column("offset")
-        self._writer.write_batch(rows)
-        self._first_offset = self._first_offset if self._rows else offsets[0].as_py()
-        self._last_offset = offsets[-1].as_py()
-        self._rows += rows.num_rows
-
-    def finish(self, footer: Mapping[str, str]) -> tuple[int, int, int, int]:
-        """Its rows, bytes, first and last offset; durable. WrongFile: not what was written."""
-        self._writer.add_key_value_metadata(footer)
-        self._opened.close()
-        self._store.sync(self.path)
-        written = self._rows, self._first_offset, self._last_offset
-        size_bytes, *found = self._found()
-        if tuple(found) != written:
-            raise WrongFile(f"{self.path} holds {found}, but {written} were written")
-        return self._rows, size_bytes, self._first_offset, self._last_offset
-
-    def _found(self) -> tuple[int, int, int, int]:
-        """The size of the file; rows, first and last offset in its footer."""
-        with self._store.open(self.path) as source, pq.ParquetFile(source) as file:
-            metadata = file.metadata
-            groups = [metadata.row_group(each) for each in range(metadata.num_row_groups)]
-            at = [each.path for each in map(file.schema.column, range(len(file.schema)))]
-            number = at.index("offset")
-            offsets = [each.column(number).statistics for each in groups]
-            first, last = min(each.min for each in offsets), max(each.max for each in offsets)
-            source.seek(0, 2)
-            return source.tell(), metadata.num_rows, first, last
-
-    def remove(self) -> None:
-        """Close and remove the file."""
-        try:
-            self._opened.close()
-        finally:
-            self._store.remove(self.path)

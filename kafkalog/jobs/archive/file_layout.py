@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from kafkalog.format.wire.arrow_columns import HEADER_TYPE
+from kafkalog.jobs.archive.iceberg.partition_spec import WITHOUT_SHAPE, TableShape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,9 +37,11 @@ class FileLayout:
     """The layout of a table's files.
 
     schema  the columns of its files
+    shape   the partitions of the table, and the order of rows in a file
     """
 
     schema: pa.Schema = SCHEMA
+    shape: TableShape = WITHOUT_SHAPE
 
     def decode(self, records: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         """The rows of records in ``SCHEMA``, and the dead letters in theirs; None: there are none.
@@ -49,4 +52,4 @@ class FileLayout:
 
     def split(self, rows: pa.RecordBatch) -> Sequence[tuple[tuple[Any, ...], pa.RecordBatch]]:
         """The rows by partition of the table: the values of a partition with its rows, in order."""
-        return [((), rows)]
+        return self.shape.split(rows)

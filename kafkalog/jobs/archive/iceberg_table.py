@@ -16,10 +16,13 @@ from __future__ import annotations
 
 import json
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
 
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
@@ -32,8 +35,17 @@ from kafkalog.jobs.archive.archive_table import (
     sync_local,
     topics_text,
 )
-from kafkalog.jobs.archive.data_files import ancestors, properties_of, without_retries
 from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
+from kafkalog.jobs.archive.iceberg.data_files import (
+    WHOLE_TOPIC,
+    ancestors,
+    append_files,
+    give_shape,
+    properties_of,
+    shape_of,
+)
+from kafkalog.jobs.archive.iceberg.partition_spec import BY_TOPIC, TableShape, WrongSpec
+from kafkalog.jobs.attempts import reason_of
 from kafkalog.spark.logs.secrets import SecretByValue, SecretMissing
 
 if TYPE_CHECKING:
@@ -41,6 +53,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kafkalog.jobs.archive.archive_table import ArchivedFile, FileStore, Position
+    from kafkalog.jobs.archive.iceberg.data_files import LoadedTable
+    from kafkalog.jobs.archive.iceberg.partition_spec import PartitionField, SortField
 
 OFFSETS = "kafkalog.offsets"
 _TRIES = 5
@@ -52,9 +66,13 @@ _PASSING = frozenset(
     }
 )
 """Errors of pyiceberg and of SQLAlchemy that another try may mend: a busy catalog, a lock."""
+_THREADS = 16
 _SECRETS_KEPT_NS = 600 * 10**9
 _SECRET = re.compile(r"secret|password|token|key|credential|sas|connection|header\.", re.I)
 """In names of properties. More than enough: what is no secret is looked up as well."""
+
+
+_log = structlog.get_logger(__name__)
 
 
 class IcebergMissing(KafkalogError):
@@ -155,11 +173,24 @@ class IcebergStore:
                     found[path] = StoredFile(each.size, modified_ms)
         return found
 
+    def remove_all(self, paths: Sequence[str]) -> None:
+        """Remove files that are in no commit; one that cannot be removed is named in a warning."""
+
+        def remove(path: str) -> None:
+            try:
+                self.remove(path)
+            except OSError as error:  # harmless but for its space
+                _log.warning("file_not_removed", path=path, reason=reason_of(error))
+
+        with ThreadPoolExecutor(_THREADS, "kafkalog-remove") as threads:
+            list(threads.map(remove, paths))
+
     def place_of(self, path: str) -> str:
         """A path without its scheme, to be compared with others."""
         from pyiceberg.io.pyarrow import PyArrowFileIO
 
-        return PyArrowFileIO.parse_location(path, dict(self.properties))[2]
+        place: str = PyArrowFileIO.parse_location(path, dict(self.properties))[2]
+        return place
 
     def _io(self) -> Any:  # noqa: ANN401 - pyiceberg's FileIO
         from pyiceberg.io import load_file_io
@@ -219,25 +250,30 @@ class IcebergTable:
         properties: Mapping[str, str],
         *,
         must_exist: bool = False,
+        partition_by: Sequence[PartitionField] | None = None,
+        sort_by: Sequence[SortField] | None = None,
     ) -> None:
         """``properties`` have precedence over those of pyiceberg's configuration.
 
-        ``identifier``: NAMESPACE.TABLE. Raises IcebergMissing, UnusableTable.
+        identifier    NAMESPACE.TABLE
+        partition_by  of a new table; None: by topic. One that exists must have these, if any
+        sort_by       likewise; None: offset order
+
+        Raises IcebergMissing, UnusableTable.
         """
         # constant after construction
         self._identifier = identifier
         self._name = f"{catalog}.{identifier}"
         with _naming(self._name):
             self._catalog = _load(catalog, properties)
-            if must_exist and not self._catalog.table_exists(identifier):
-                raise UnusableTable(f"{self._name} does not exist: nothing was archived there")
-            table = self._made()
+            table = self._made(partition_by, sort_by, must_exist=must_exist)
+        self._spec_id = table.spec().spec_id
         self.position = _last_position(table, self._name)
         self.store = IcebergStore(
             table.location(), dict(table.io.properties), catalog, identifier, frozenset(properties)
         )
         self.dead_store: FileStore | None = None
-        self.layout = FileLayout()
+        self.layout = FileLayout(shape=self._shape_of(table, partition_by, sort_by))
 
     def commit(
         self, files: Sequence[ArchivedFile], position: Position, dead: Sequence[ArchivedFile] = ()
@@ -251,14 +287,22 @@ class IcebergTable:
                 table = self._catalog.load_table(self._identifier)
                 if _last_position(table, self._name) != self.position:
                     raise TableChanged(f"Another job archived into {self._name} meanwhile")
+                if table.spec().spec_id != self._spec_id:
+                    raise TableChanged(f"{self._name} was partitioned anew meanwhile: run again")
                 try:
-                    _append(table, [each.path for each in files], position)
+                    self._write(table, files, _marks_of(position))
                 except CommitFailedException:
                     continue  # retry on the current snapshot, unless the position changed
             self.position = position
             return
         what = f"{self._name} was changed during each of {_TRIES} commits: try again"
         raise UnusableTable(what, passes=True)
+
+    def _write(
+        self, table: LoadedTable, files: Sequence[ArchivedFile], marks: Mapping[str, str]
+    ) -> None:
+        """One commit on top of the loaded table. Raises CommitFailedException."""
+        append_files(table, files, marks)
 
     def row_count(self) -> int:
         """The number of rows in the current snapshot. Raises UnusableTable."""
@@ -286,19 +330,31 @@ class IcebergTable:
         with _naming(self._name):
             yield self._catalog.load_table(self._identifier)
 
-    def _made(self) -> Any:  # noqa: ANN401 - pyiceberg's Table
-        """The table; a new one is partitioned by topic."""
+    def _made(
+        self,
+        partition_by: Sequence[PartitionField] | None,
+        sort_by: Sequence[SortField] | None,
+        *,
+        must_exist: bool,
+    ) -> LoadedTable:
+        """The table; a missing one is created."""
         from pyiceberg.exceptions import TableAlreadyExistsError
 
         catalog, namespace = self._catalog, self._identifier.rpartition(".")[0]
         if not catalog.table_exists(self._identifier):
+            if must_exist:
+                raise UnusableTable(f"{self._name} does not exist: nothing was archived there")
+            fields, order = self._new_shape(partition_by, sort_by)
+            shape = TableShape(tuple(fields), tuple(order))
+            try:
+                shape.check(SCHEMA)
+            except WrongSpec as error:
+                raise UnusableTable(f"{self._name}: {error}") from error
             catalog.create_namespace_if_not_exists(namespace)
             try:
-                with (
-                    catalog.create_table_transaction(self._identifier, SCHEMA) as transaction,
-                    transaction.update_spec() as spec,
-                ):
-                    spec.add_identity("topic")
+                with catalog.create_table_transaction(self._identifier, SCHEMA) as transaction:
+                    transaction.set_properties({WHOLE_TOPIC: "full"})
+                    give_shape(transaction, shape)
             except TableAlreadyExistsError:
                 pass  # another job was faster
         table = catalog.load_table(self._identifier)
@@ -308,6 +364,35 @@ class IcebergTable:
                 f"{self._name} has no column {', '.join(sorted(lacking))}: give another table"
             )
         return table
+
+    def _new_shape(
+        self, partition_by: Sequence[PartitionField] | None, sort_by: Sequence[SortField] | None
+    ) -> tuple[Sequence[PartitionField], Sequence[SortField]]:
+        """The shape of a new table, where the caller wants none."""
+        return BY_TOPIC.partition_by if partition_by is None else partition_by, sort_by or ()
+
+    def _shape_of(
+        self,
+        table: LoadedTable,
+        partition_by: Sequence[PartitionField] | None,
+        sort_by: Sequence[SortField] | None,
+    ) -> TableShape:
+        """The shape of the table. Raises UnusableTable unless it is what the caller wants."""
+        try:
+            shape = shape_of(table)
+        except WrongSpec as error:
+            raise UnusableTable(f"{self._name} cannot be archived into: {error}") from error
+        for option, wanted, found in (
+            ("--partition-by", partition_by, shape.partition_by),
+            ("--sort-by", sort_by, shape.sort_by),
+        ):
+            if wanted is not None and tuple(wanted) != tuple(found):
+                has = ", ".join(map(str, found)) or "nothing"
+                raise UnusableTable(
+                    f"{self._name} has {option} {has}: these options are for a new table. Leave "
+                    f"{option} out, or archive into another table"
+                )
+        return shape
 
 
 def _load(catalog: str, properties: Mapping[str, str]) -> Any:  # noqa: ANN401 - pyiceberg's Catalog
@@ -362,18 +447,6 @@ def _position_in(marks: Mapping[str, str], name: str) -> Position:
     return position_of(offsets, topics, name)
 
 
-def _append(
-    table: Any,  # noqa: ANN401 - pyiceberg's Table
-    paths: list[str],
-    position: Position,
-) -> None:
-    """Commit on top of the snapshot that ``table`` has loaded. Raises CommitFailedException."""
-    without_retries(table)
-    marks = {OFFSETS: json.dumps(offsets_text(position)), TOPICS: json.dumps(topics_text(position))}
-    with table.transaction() as transaction:
-        transaction.set_properties(marks)
-        if paths:
-            transaction.add_files(paths, snapshot_properties=marks, check_duplicate_files=False)
-        else:  # only control batches: a snapshot without files moves the position
-            with transaction.update_snapshot(snapshot_properties=marks).fast_append():
-                pass
+def _marks_of(position: Position) -> dict[str, str]:
+    """The properties with a position."""
+    return {OFFSETS: json.dumps(offsets_text(position)), TOPICS: json.dumps(topics_text(position))}

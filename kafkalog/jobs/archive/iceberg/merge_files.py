@@ -15,15 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkalog.env.random import SystemRandom
-from kafkalog.jobs.archive.archive_files import WrongFile
-from kafkalog.jobs.archive.parquet_file import ParquetFile
+from kafkalog.jobs.archive.parquet_file import ParquetFile, WrongFile
 from kafkalog.jobs.attempts import PartFailed
 from kafkalog.jobs.tasks import packed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from kafkalog.jobs.archive.archive_table import FileStore
+    from kafkalog.jobs.archive.file_layout import FileLayout
 
 _SMALL = 0.75
 """A file above this share of the target is large enough, as in Iceberg's ``rewrite_data_files``."""
@@ -109,8 +109,8 @@ def _runs(files: Sequence[SmallFile], enough: int) -> Iterator[list[SmallFile]]:
         yield run
 
 
-def merge_files(merge: Merge, store: FileStore, schema: pa.Schema) -> Merged:
-    """The work of a task: the rows of all files as one file in ``schema``.
+def merge_files(merge: Merge, store: FileStore, layout: FileLayout) -> Merged:
+    """The work of a task: the rows of all files as one file; sorted rows are sorted in memory.
 
     Columns that a file lacks are null, and narrower types are widened, as readers do it. Raises
     PartFailed for a file with columns that the schema lacks, WrongFile and the errors of the store.
@@ -119,12 +119,18 @@ def merge_files(merge: Merge, store: FileStore, schema: pa.Schema) -> Merged:
     attempt = SystemRandom().uuid_bytes().hex()[:12]
     span = f"{first.first_offset:020}-{last.last_offset + 1:020}"
     path = store.path_of(first.topic, f"{first.partition}-{span}-merged-{attempt}.parquet")
-    file = ParquetFile(store, path, schema)
+    file = ParquetFile(store, path)
+    waiting: list[pa.RecordBatch] = []
     try:
         for each in merge.files:
-            with closing(rows_of(each.path, store, schema)) as batches:
+            with closing(rows_of(each.path, store, layout.schema)) as batches:
                 for batch in batches:
-                    file.write(batch)
+                    if layout.shape.sort_by:
+                        waiting.append(batch)
+                    else:
+                        file.write(batch)
+        if waiting:
+            file.write(layout.shape.sorted(pa.Table.from_batches(waiting)))
         rows, size_bytes, first_offset, last_offset = file.finish()
         wanted = sum(each.rows for each in merge.files), first.first_offset, last.last_offset
         if (rows, first_offset, last_offset) != wanted:
@@ -137,7 +143,9 @@ def merge_files(merge: Merge, store: FileStore, schema: pa.Schema) -> Merged:
     return Merged(path, size_bytes)
 
 
-def rows_of(path: str, store: FileStore, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def rows_of(
+    path: str, store: FileStore, schema: pa.Schema
+) -> Generator[pa.RecordBatch, None, None]:
     """The rows of a file in the columns of ``schema``; see `merge_files`."""
     with store.open(path) as source, pq.ParquetFile(source) as file:
         unknown = leaves_of(file.schema_arrow) - leaves_of(schema)

@@ -31,27 +31,34 @@ from kafkalog.env.backoff import Backoff
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.archive.archive_table import UnusableTable
-from kafkalog.jobs.archive.data_files import (
+from kafkalog.jobs.archive.file_layout import FileLayout
+from kafkalog.jobs.archive.iceberg.data_files import (
     MARKS,
     ancestors,
     clean_files,
     data_file,
     properties_of,
     replace_files,
+    shape_of,
     without_retries,
 )
-from kafkalog.jobs.archive.merge_files import Merge, Merged, SmallFile, merge_files, merges_of
-from kafkalog.jobs.attempts import reason_of, tried
+from kafkalog.jobs.archive.iceberg.merge_files import (
+    Merge,
+    Merged,
+    SmallFile,
+    merge_files,
+    merges_of,
+)
+from kafkalog.jobs.attempts import tried
 from kafkalog.jobs.tasks import TaskFailed, progress, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import pyarrow as pa
     from pyiceberg.types import NestedField
 
     from kafkalog.env.clock import Clock
-    from kafkalog.jobs.archive.data_files import DataFile, LoadedTable, Snapshot
+    from kafkalog.jobs.archive.iceberg.data_files import DataFile, LoadedTable, Snapshot
     from kafkalog.jobs.archive.iceberg_table import IcebergTable
     from kafkalog.jobs.tasks import Ended, Runner
 
@@ -163,13 +170,13 @@ class _Job:
         with self.table.loaded() as loaded:
             before = _live(loaded)
             snapshots = len(loaded.snapshots())
-            schema = schema_to_pyarrow(loaded.schema())
+            layout = FileLayout(schema_to_pyarrow(loaded.schema()), shape_of(loaded))
             merges = merges_of(
                 _small_files(loaded), self.options.target_file_bytes, self.options.min_files
             )
         problem: str | None = None
         if self.execute:
-            problem = self._do_merges(merges, schema)
+            problem = self._do_merges(merges, layout)
             with self.table.loaded() as loaded:
                 after = _live(loaded)
                 snapshots_after = len(loaded.snapshots())
@@ -183,9 +190,9 @@ class _Job:
             "merge", len(before), files, size, known, snapshots, snapshots + bool(merges)
         )
 
-    def _do_merges(self, merges: Sequence[Merge], schema: pa.Schema) -> str | None:
+    def _do_merges(self, merges: Sequence[Merge], layout: FileLayout) -> str | None:
         """Do them in commits of bounded size; the reason if something was left out."""
-        work = partial(merge_files, store=self.table.store, schema=schema)
+        work = partial(merge_files, store=self.table.store, layout=layout)
         waiting: list[tuple[Merge, Merged]] = []
         problem: str | None = None
         with progress("merge", merges) as on_done:
@@ -241,7 +248,7 @@ class _Job:
                 data_file(loaded, merged.path, merged.size_bytes, merge.files[0].values)
                 for merge, merged in done
             ]
-            replace_files(loaded, old, new, _position_marks(loaded), are_rows_equal=True)
+            replace_files(loaded, old, new, _position_marks(loaded))
         return done
 
     # ---- snapshots
@@ -319,16 +326,7 @@ class _Job:
         return tried(once, self.clock, _RACES)
 
     def _remove(self, paths: Sequence[str]) -> None:
-        """Remove files that nothing has; a file that cannot be removed is named."""
-
-        def remove(path: str) -> None:
-            try:
-                self.table.store.remove(path)
-            except OSError as error:  # harmless but for its space
-                _log.warning("file_not_removed", path=path, reason=reason_of(error))
-
-        with ThreadPoolExecutor(_THREADS, "kafkalog-remove") as threads:
-            list(threads.map(remove, paths))
+        self.table.store.remove_all(paths)
 
 
 def _pairs(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[int, int, int, int]:
@@ -379,7 +377,8 @@ def _small_files(loaded: LoadedTable) -> list[SmallFile]:
                     values,
                     topics[0],
                     partitions[0],
-                    *offsets,
+                    offsets[0],
+                    offsets[1],
                     file.record_count,
                     file.file_size_in_bytes,
                 )

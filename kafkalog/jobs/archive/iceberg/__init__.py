@@ -1,0 +1,1 @@
+"""Iceberg tables: partitions and data files and maintenance."""

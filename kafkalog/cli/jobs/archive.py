@@ -122,7 +122,7 @@ def run(
         may_lose=may_lose,
     )
     logs, runner = partial(open_logs, access), arguments.runner("archive")
-    table = partial(place.open, shape)
+    table = partial(place.open, shape, runner)
     rows = archive_once_or_continuously(logs, table, options, pace, runner)
     quarantined = sum(row.problem is not None for row in rows)
     totals = {**sums(rows, "rows", "files", "bytes"), "quarantined": quarantined}

@@ -10,9 +10,10 @@ from contextlib import closing
 
 import click
 
-from kafkalog.cli.arguments import Size, config_pairs, duration, execute_option
+from kafkalog.cli.arguments import Size, duration, execute_option
 from kafkalog.cli.connection import PARTIAL_FAILURE
 from kafkalog.cli.jobs.spark import JobArguments, table_job_options
+from kafkalog.cli.jobs.table_place import Catalog, with_catalog
 from kafkalog.cli.output import confirm
 from kafkalog.env.clock import SystemClock
 from kafkalog.jobs.fleet import ArrowMissing
@@ -24,14 +25,7 @@ _ORPHAN_AGE_MIN_MS = 3_600_000
 @click.pass_context
 @table_job_options
 @click.option("--iceberg", metavar="NAMESPACE.TABLE", required=True, help="The Iceberg table.")
-@click.option("--catalog", default="default", help="Catalog of the Iceberg table.")
-@click.option(
-    "--catalog-property",
-    "properties",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override pyiceberg's configuration: type, uri, warehouse, ... Repeatable.",
-)
+@with_catalog
 @click.option(
     "--target-file-bytes",
     type=Size(min=1),
@@ -75,8 +69,7 @@ def maintain(
     ctx: click.Context,
     arguments: JobArguments,
     iceberg: str,
-    catalog: str,
-    properties: tuple[str, ...],
+    catalog: Catalog,
     execute: bool,
     is_sure: bool,
     target_file_bytes: int,
@@ -103,7 +96,6 @@ def maintain(
     from kafkalog.jobs.archive.iceberg import maintain as job
     from kafkalog.jobs.archive.iceberg_table import IcebergTable
 
-    given = dict(config_pairs(properties, "--catalog-property"))
     if execute:
         confirm(f"Rewrite {iceberg} and remove files of it?", is_sure=is_sure)
     now_ms = SystemClock().wall_ms()
@@ -114,7 +106,7 @@ def maintain(
         min_files=min_files,
         snapshots_kept=snapshots_kept,
     )
-    with closing(IcebergTable(catalog, iceberg, given, must_exist=True)) as table:
+    with closing(IcebergTable(catalog.name, iceberg, catalog.properties, must_exist=True)) as table:
         rows = job.maintain(table, options, arguments.runner("maintain"), execute=execute)
     problems = sum(row.problem is not None for row in rows)
     arguments.show(job.MaintainedStep, rows, {"dry_run": not execute, "problems": problems})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cli.arguments import config_pairs
+from kafkalog.cli.jobs.shape import WantedShape
 from kafkalog.cli.jobs.spark import path_on_disk
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.jobs.archive.archive_table import UnusableTable
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkalog.jobs.archive.archive_table import ArchiveTable
+    from kafkalog.jobs.tasks import Runner
 
     Command = Callable[..., None]
 
@@ -54,10 +56,12 @@ class TablePlace:
     iceberg: str | None
     catalog: Catalog
 
-    def open(self) -> ArchiveTable:
-        """Open the table. Raises UnusableTable, IcebergMissing, OSError."""
+    def open(self, shape: WantedShape, runner: Runner) -> ArchiveTable:
+        """Open the table; ``runner``: for its own tasks. UnusableTable, IcebergMissing, OSError."""
         filesystem = SystemFilesystem()
         if self.parquet is not None:
+            if shape != WantedShape():
+                raise click.UsageError("--partition-by, --sort-by and --upsert are for --iceberg")
             from kafkalog.jobs.archive.parquet_table import ParquetTable
 
             return ParquetTable(self.parquet, filesystem)
@@ -70,9 +74,22 @@ class TablePlace:
                     f"{warehouse} would be in the log directory {around}: give another path"
                 )
             filesystem.make_dir(warehouse)
+        catalog, properties = self.catalog.name, self.catalog.properties
+        if shape.is_upsert:
+            from kafkalog.jobs.archive.iceberg.upsert_table import UpsertTable
+
+            return UpsertTable(
+                catalog, self.iceberg, properties, runner, partition_by=shape.partition_by
+            )
         from kafkalog.jobs.archive.iceberg_table import IcebergTable
 
-        return IcebergTable(self.catalog.name, self.iceberg, self.catalog.properties)
+        return IcebergTable(
+            catalog,
+            self.iceberg,
+            properties,
+            partition_by=shape.partition_by,
+            sort_by=shape.sort_by,
+        )
 
 
 _catalog_options = (

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kafkalog.jobs.archive.iceberg.partition_spec import PartitionField, SortField
 
 OFFSETS = "kafkalog.offsets"
+UPSERT = "kafkalog.upsert"
 _TRIES = 5
 _WAIT_SECONDS = 30  # for a lock on an SQLite catalog; a commit holds it for some ms
 _PASSING = frozenset(
@@ -243,6 +244,8 @@ def catalog_in(warehouse: str) -> dict[str, str]:
 class IcebergTable:
     """``ArchiveTable`` for a table of a catalog; see the module. A missing table is created."""
 
+    is_upsert = False
+
     def __init__(
         self,
         catalog: str,
@@ -353,7 +356,8 @@ class IcebergTable:
             catalog.create_namespace_if_not_exists(namespace)
             try:
                 with catalog.create_table_transaction(self._identifier, SCHEMA) as transaction:
-                    transaction.set_properties({WHOLE_TOPIC: "full"})
+                    upsert = {UPSERT: "true"} if self.is_upsert else {}
+                    transaction.set_properties({WHOLE_TOPIC: "full", **upsert})
                     give_shape(transaction, shape)
             except TableAlreadyExistsError:
                 pass  # another job was faster
@@ -363,6 +367,11 @@ class IcebergTable:
             raise UnusableTable(
                 f"{self._name} has no column {', '.join(sorted(lacking))}: give another table"
             )
+        is_upsert = table.properties.get(UPSERT) == "true"
+        if is_upsert is not self.is_upsert and not must_exist:
+            has = "the last record of each key" if is_upsert else "all records"
+            option = "with" if is_upsert else "without"
+            raise UnusableTable(f"{self._name} has {has}: archive into it {option} --upsert")
         return table
 
     def _new_shape(

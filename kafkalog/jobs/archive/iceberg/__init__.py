@@ -1,1 +1,1 @@
-"""Iceberg tables: partitions and data files and maintenance."""
+"""Iceberg tables: partitions and data files, maintenance, upsert tables."""

@@ -186,9 +186,9 @@ def test_few_files_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             super().close()
             now.discard(self.path)
 
-        def finish(self) -> Any:
+        def finish(self, footer: Any = None) -> Any:
             now.discard(self.path)
-            return super().finish()
+            return super().finish(footer)
 
     monkeypatch.setattr(parquet_file, "ParquetFile", Counted)
     logs.run(opened(place, "topic", "day(timestamp)"), ArchiveOptions())

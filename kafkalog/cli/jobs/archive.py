@@ -16,7 +16,6 @@ import click
 from kafkalog.cli.arguments import Size, duration
 from kafkalog.cli.connection import PARTIAL_FAILURE, with_credentials
 from kafkalog.cli.jobs.continuous import archive_once_or_continuously, with_pace
-from kafkalog.cli.jobs.shape import WantedShape, with_shape
 from kafkalog.cli.jobs.spark import JobArguments, job_options, path_on_disk
 from kafkalog.cli.jobs.table_place import TablePlace, with_table
 from kafkalog.cli.main import sentence_of
@@ -53,7 +52,6 @@ def _by_reference(
 )
 @with_credentials
 @with_table
-@with_shape
 @click.option("--min-age", type=duration, help="Leave younger records for later: 1h, 30m.")
 @click.option(
     "--uncommitted", is_flag=True, help="Archive records of open and aborted transactions as well."
@@ -84,7 +82,6 @@ def run(
     credentials: Basic | Bearer | None,
     tls: Tls | None,
     place: TablePlace,
-    shape: WantedShape,
     min_age: int | None,
     uncommitted: bool,
     may_lose: bool,
@@ -122,10 +119,10 @@ def run(
         may_lose=may_lose,
     )
     logs, runner = partial(open_logs, access), arguments.runner("archive")
-    table = partial(place.open, shape, runner)
+    table = partial(place.open, logs, options.topics, runner)
     rows = archive_once_or_continuously(logs, table, options, pace, runner)
     quarantined = sum(row.problem is not None for row in rows)
-    totals = {**sums(rows, "rows", "files", "bytes"), "quarantined": quarantined}
+    totals = {**sums(rows, "rows", "files", "bytes", "dead_letters"), "quarantined": quarantined}
     arguments.show(progress.ArchivedPartition, rows, totals)
     if quarantined:
         ctx.exit(PARTIAL_FAILURE)

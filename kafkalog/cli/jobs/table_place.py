@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog.cli.arguments import config_pairs
-from kafkalog.cli.jobs.shape import WantedShape
+from kafkalog.cli.jobs.formats import WantedFormats, with_formats
+from kafkalog.cli.jobs.shape import WantedShape, with_shape
 from kafkalog.cli.jobs.spark import path_on_disk
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.jobs.archive.archive_table import UnusableTable
 from kafkalog.log.inspect.directory_facts import enclosing_log_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from kafkalog.jobs.archive.archive_table import ArchiveTable
+    from kafkalog.jobs.archive.iceberg_table import IcebergTable
     from kafkalog.jobs.tasks import Runner
+    from kafkalog.spark.logs.open import OpenedLogs
 
     Command = Callable[..., None]
 
@@ -50,18 +53,29 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class TablePlace:
-    """Where a table is: in the directory ``parquet``, or as ``iceberg`` in the catalog."""
+    """Where a table is: in the directory ``parquet``, or as ``iceberg`` in the catalog.
+
+    shape, formats  what a new Iceberg table is like
+    """
 
     parquet: str | None
     iceberg: str | None
     catalog: Catalog
+    shape: WantedShape
+    formats: WantedFormats
 
-    def open(self, shape: WantedShape, runner: Runner) -> ArchiveTable:
-        """Open the table; ``runner``: for its own tasks. UnusableTable, IcebergMissing, OSError."""
+    def open(
+        self, open_logs: Callable[[], OpenedLogs], topics: Collection[str] | None, runner: Runner
+    ) -> ArchiveTable:
+        """Open the table.
+
+        open_logs, topics  for a schema that is inferred
+        runner             for tasks of the table
+
+        Raises UnusableTable, UnusableSchema, IcebergMissing, OSError, errors of the logs.
+        """
         filesystem = SystemFilesystem()
         if self.parquet is not None:
-            if shape != WantedShape():
-                raise click.UsageError("--partition-by, --sort-by and --upsert are for --iceberg")
             from kafkalog.jobs.archive.parquet_table import ParquetTable
 
             return ParquetTable(self.parquet, filesystem)
@@ -75,6 +89,7 @@ class TablePlace:
                 )
             filesystem.make_dir(warehouse)
         catalog, properties = self.catalog.name, self.catalog.properties
+        shape = self.shape
         if shape.is_upsert:
             from kafkalog.jobs.archive.iceberg.upsert_table import UpsertTable
 
@@ -83,13 +98,11 @@ class TablePlace:
             )
         from kafkalog.jobs.archive.iceberg_table import IcebergTable
 
-        return IcebergTable(
-            catalog,
-            self.iceberg,
-            properties,
-            partition_by=shape.partition_by,
-            sort_by=shape.sort_by,
-        )
+        def opened(identifier: str, **given: Any) -> IcebergTable:  # noqa: ANN401 - its own
+            return IcebergTable(catalog, identifier, properties, **given)
+
+        of_rows = {"partition_by": shape.partition_by, "sort_by": shape.sort_by}
+        return self.formats.open(opened, self.iceberg, open_logs, topics, of_rows)
 
 
 _catalog_options = (
@@ -140,9 +153,17 @@ def with_table(command: Command) -> Command:
     @click.option("--parquet", metavar="DIR", help="Archive into Parquet files in this directory.")
     @click.option("--iceberg", metavar="NAMESPACE.TABLE", help="Archive into this Iceberg table.")
     @with_catalog
+    @with_shape
+    @with_formats
     @functools.wraps(command)
     def body(
-        *args: object, parquet: str | None, iceberg: str | None, catalog: Catalog, **options: object
+        *args: object,
+        parquet: str | None,
+        iceberg: str | None,
+        catalog: Catalog,
+        shape: WantedShape,
+        formats: WantedFormats,
+        **options: object,
     ) -> None:
         if (parquet is None) is (iceberg is None):
             raise click.UsageError("Give either --parquet or --iceberg")
@@ -151,7 +172,14 @@ def with_table(command: Command) -> Command:
         if parquet is not None:
             if catalog.warehouse is not None:
                 raise click.UsageError("--warehouse is for --iceberg")
+            if shape != WantedShape():
+                raise click.UsageError("--partition-by, --sort-by and --upsert are for --iceberg")
+            if formats.are_typed:
+                raise click.UsageError("Typed columns need --iceberg: Parquet files have bytes")
             parquet = path_on_disk("--parquet", parquet, "; --iceberg writes to stores")
-        command(*args, place=TablePlace(parquet, iceberg, catalog), **options)
+        if shape.is_upsert and formats.are_typed:
+            raise click.UsageError("--upsert keeps keys and values as bytes: leave out the formats")
+        place = TablePlace(parquet, iceberg, catalog, shape, formats)
+        command(*args, place=place, **options)
 
     return body

@@ -72,14 +72,17 @@ def archive_piece(
         with closing(_records(piece, access)) as batches:
             for batch in batches:
                 last_offset = _checked_end(batch, wanted, last_offset)
-                rows, dead = layout.decode(batch)
-                if rows.num_rows + (0 if dead is None else dead.num_rows) != batch.num_rows:
+                newest = batch
+                new = layout.without_dead(batch, wanted.topic, wanted.partition)
+                if not new.num_rows:
+                    continue
+                rows, dead = layout.decode(new)
+                if rows.num_rows + (0 if dead is None else dead.num_rows) != new.num_rows:
                     raise WrongFile(f"{wanted}: a record up to {last_offset} is in no file")
                 for values, part in layout.split(rows):
                     files.write(values, part)
                 if dead is not None:
                     dead_files.write((), dead)
-                newest = batch
         if newest is not None:
             last = last_record(newest)
             footer = footer_of(wanted[:2], piece.topic_id, last)

@@ -22,12 +22,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 import structlog
 
 from kafkalog.env.clock import SystemClock
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.archive.archive_table import (
     TOPICS,
+    Position,
     TableChanged,
     UnusableTable,
     offsets_text,
@@ -36,6 +38,7 @@ from kafkalog.jobs.archive.archive_table import (
     topics_text,
 )
 from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
+from kafkalog.jobs.archive.formats.records import PARTS
 from kafkalog.jobs.archive.iceberg.data_files import (
     WHOLE_TOPIC,
     ancestors,
@@ -45,16 +48,21 @@ from kafkalog.jobs.archive.iceberg.data_files import (
     shape_of,
 )
 from kafkalog.jobs.archive.iceberg.partition_spec import BY_TOPIC, TableShape, WrongSpec
+from kafkalog.jobs.archive.iceberg_schema import column_type, evolve, layout_schema
 from kafkalog.jobs.attempts import reason_of
 from kafkalog.spark.logs.secrets import SecretByValue, SecretMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from kafkalog.jobs.archive.archive_table import ArchivedFile, FileStore, Position
+    from kafkalog.jobs.archive.archive_table import ArchivedFile, FileStore
+    from kafkalog.jobs.archive.formats.records import RecordDecoder
     from kafkalog.jobs.archive.iceberg.data_files import LoadedTable
     from kafkalog.jobs.archive.iceberg.partition_spec import PartitionField, SortField
+
+    DecoderOf = Callable[[Position, Mapping[str, pa.DataType]], RecordDecoder]
+    """Makes the decoder for a table at a position, with keys and values of these types."""
 
 OFFSETS = "kafkalog.offsets"
 UPSERT = "kafkalog.upsert"
@@ -255,28 +263,47 @@ class IcebergTable:
         must_exist: bool = False,
         partition_by: Sequence[PartitionField] | None = None,
         sort_by: Sequence[SortField] | None = None,
+        schema: pa.Schema = SCHEMA,
+        decoder_of: DecoderOf | None = None,
     ) -> None:
         """``properties`` have precedence over those of pyiceberg's configuration.
 
         identifier    NAMESPACE.TABLE
         partition_by  of a new table; None: by topic. One that exists must have these, if any
         sort_by       likewise; None: offset order
+        schema        of its files; with a decoder that of records in the log
+        decoder_of    makes the decoder of typed keys and values; None: they are bytes
 
-        Raises IcebergMissing, UnusableTable.
+        Raises IcebergMissing, UnusableTable, and what ``decoder_of`` raises.
         """
         # constant after construction
         self._identifier = identifier
         self._name = f"{catalog}.{identifier}"
         with _naming(self._name):
             self._catalog = _load(catalog, properties)
-            table = self._made(partition_by, sort_by, must_exist=must_exist)
+            exists = self._catalog.table_exists(identifier)
+            if must_exist and not exists:
+                raise UnusableTable(f"{self._name} does not exist: nothing was archived there")
+            decoder = None if decoder_of is None else self._decoder(decoder_of, exists=exists)
+            for part, each in {} if decoder is None else decoder.decoders.items():
+                schema = schema.set(schema.get_field_index(part), pa.field(part, each.type))
+            if not exists:
+                self._create(schema, partition_by, sort_by)
+            table = self._catalog.load_table(identifier)
+            if not must_exist:
+                self._check(table, schema)
+                evolve(table, schema, self._name)
         self._spec_id = table.spec().spec_id
         self.position = _last_position(table, self._name)
         self.store = IcebergStore(
             table.location(), dict(table.io.properties), catalog, identifier, frozenset(properties)
         )
         self.dead_store: FileStore | None = None
-        self.layout = FileLayout(shape=self._shape_of(table, partition_by, sort_by))
+        self.layout = FileLayout(
+            schema if decoder is None else layout_schema(table),
+            self._shape_of(table, partition_by, sort_by),
+            decoder,
+        )
 
     def commit(
         self, files: Sequence[ArchivedFile], position: Position, dead: Sequence[ArchivedFile] = ()
@@ -307,6 +334,13 @@ class IcebergTable:
         """One commit on top of the loaded table. Raises CommitFailedException."""
         append_files(table, files, marks)
 
+    def check_position(self) -> None:
+        """Raise TableChanged if another job moved the position since it was read."""
+        with _naming(self._name):
+            table = self._catalog.load_table(self._identifier)
+            if _last_position(table, self._name) != self.position:
+                raise TableChanged(f"Another job archived into {self._name} meanwhile")
+
     def row_count(self) -> int:
         """The number of rows in the current snapshot. Raises UnusableTable."""
         with self.loaded() as table:
@@ -333,46 +367,64 @@ class IcebergTable:
         with _naming(self._name):
             yield self._catalog.load_table(self._identifier)
 
-    def _made(
+    def offsets_from(self, topic: str, partition: int, offset: int) -> pa.Array:
+        """The offsets of a partition's rows from one on. Raises UnusableTable."""
+        from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual
+
+        wanted = And(
+            And(EqualTo("topic", topic), EqualTo("partition", partition)),
+            GreaterThanOrEqual("offset", offset),
+        )
+        with self.loaded() as table:
+            rows = table.scan(row_filter=wanted, selected_fields=("offset",)).to_arrow()
+            return rows.column("offset").combine_chunks()
+
+    def _create(
         self,
+        schema: pa.Schema,
         partition_by: Sequence[PartitionField] | None,
         sort_by: Sequence[SortField] | None,
-        *,
-        must_exist: bool,
-    ) -> LoadedTable:
-        """The table; a missing one is created."""
+    ) -> None:
+        """Create the table, unless another job is faster. Raises UnusableTable."""
         from pyiceberg.exceptions import TableAlreadyExistsError
 
-        catalog, namespace = self._catalog, self._identifier.rpartition(".")[0]
-        if not catalog.table_exists(self._identifier):
-            if must_exist:
-                raise UnusableTable(f"{self._name} does not exist: nothing was archived there")
-            fields, order = self._new_shape(partition_by, sort_by)
-            shape = TableShape(tuple(fields), tuple(order))
-            try:
-                shape.check(SCHEMA)
-            except WrongSpec as error:
-                raise UnusableTable(f"{self._name}: {error}") from error
-            catalog.create_namespace_if_not_exists(namespace)
-            try:
-                with catalog.create_table_transaction(self._identifier, SCHEMA) as transaction:
-                    upsert = {UPSERT: "true"} if self.is_upsert else {}
-                    transaction.set_properties({WHOLE_TOPIC: "full", **upsert})
-                    give_shape(transaction, shape)
-            except TableAlreadyExistsError:
-                pass  # another job was faster
-        table = catalog.load_table(self._identifier)
-        lacking = set(SCHEMA.names) - set(table.schema().column_names)
+        catalog = self._catalog
+        fields, order = self._new_shape(partition_by, sort_by)
+        shape = TableShape(tuple(fields), tuple(order))
+        try:
+            shape.check(schema)
+        except WrongSpec as error:
+            raise UnusableTable(f"{self._name}: {error}") from error
+        catalog.create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
+        try:
+            with catalog.create_table_transaction(self._identifier, schema) as transaction:
+                upsert = {UPSERT: "true"} if self.is_upsert else {}
+                transaction.set_properties({WHOLE_TOPIC: "full", **upsert})
+                give_shape(transaction, shape)
+        except TableAlreadyExistsError:
+            pass
+
+    def _check(self, table: LoadedTable, schema: pa.Schema) -> None:
+        """Raise UnusableTable unless rows of this schema and kind can be added."""
+        lacking = set(schema.names) - set(table.schema().column_names)
         if lacking:
             raise UnusableTable(
                 f"{self._name} has no column {', '.join(sorted(lacking))}: give another table"
             )
         is_upsert = table.properties.get(UPSERT) == "true"
-        if is_upsert is not self.is_upsert and not must_exist:
+        if is_upsert is not self.is_upsert:
             has = "the last record of each key" if is_upsert else "all records"
             option = "with" if is_upsert else "without"
             raise UnusableTable(f"{self._name} has {has}: archive into it {option} --upsert")
-        return table
+
+    def _decoder(self, decoder_of: DecoderOf, *, exists: bool) -> RecordDecoder:
+        """The decoder for the table as it is."""
+        if not exists:
+            return decoder_of(Position(), {})
+        table = self._catalog.load_table(self._identifier)
+        found = {part: column_type(table, part) for part in PARTS}
+        types = {part: each for part, each in found.items() if each is not None}
+        return decoder_of(_last_position(table, self._name), types)
 
     def _new_shape(
         self, partition_by: Sequence[PartitionField] | None, sort_by: Sequence[SortField] | None

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 class ArchivedPartition(NamedTuple):
     """What a run archived of one partition; the next run begins at ``next_offset``.
 
+    dead_letters  records that do not decode; ``rows`` are the others
     problem  why it ends there, for a partition that is quarantined: skipped in this run
     """
 
@@ -39,6 +40,7 @@ class ArchivedPartition(NamedTuple):
     rows: int = 0
     files: int = 0
     bytes: int = 0
+    dead_letters: int = 0
     problem: str | None = None
 
 
@@ -145,6 +147,7 @@ class Progress:
                 rows=row.rows + sum(file.rows for file in each.files),
                 files=row.files + len(each.files),
                 bytes=row.bytes + sum(file.size_bytes for file in each.files),
+                dead_letters=row.dead_letters + sum(file.rows for file in each.dead),
             )
 
     def partitions_of(self, topic: str) -> list[PartitionName]:

@@ -1,0 +1,1 @@
+"""What keys and values are made of: bytes into columns of types, by JSON, Avro and protobuf."""

@@ -121,7 +121,8 @@ class Framed:
         ids = _schema_ids(column, rows)
         is_known = np.isin(ids, np.fromiter(self.ids, np.int64))
         known = rows[is_known]
-        bodies = pc.binary_slice(column.take(pa.array(known)), FRAME_BYTES)
+        framed = column.take(pa.array(known))  # binary_slice fails where no byte is left
+        bodies = pc.binary_replace_slice(framed, 0, FRAME_BYTES, b"")
         values, faults = self.decoder.decode(bodies)
         found = {int(known[row]): reason for row, reason in faults.items()}
         for row, number in zip(rows[~is_known].tolist(), ids[~is_known].tolist(), strict=True):

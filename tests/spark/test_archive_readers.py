@@ -13,6 +13,7 @@ import pytest
 from pyarrow import dataset
 
 from kafkalog.env.system_filesystem import SystemFilesystem
+from kafkalog.format.disk.file_names import CLEAN_SHUTDOWN
 from kafkalog.jobs.archive.archive import ArchiveOptions, archive
 from kafkalog.jobs.archive.convert import convert
 from kafkalog.jobs.archive.file_layout import SCHEMA
@@ -69,7 +70,7 @@ def test_all_readers_find_what_was_produced(
     log_dir, root = LogDirectory(tmp_path / "logs"), tmp_path / "table"
     every_shape(log_dir, "orders")
     log_dir.fill("users.v2", 12, 0, 30)
-    (log_dir.path / ".kafka_cleanshutdown").touch()
+    (log_dir.path / CLEAN_SHUTDOWN).touch()
     options = ArchiveOptions(target_bytes=300, max_commit_bytes=600)
     if is_converted:
         run(log_dir.path, FormerTable(root), options)
@@ -97,6 +98,7 @@ def test_types_of_the_columns(tmp_path: Path, spark: SparkSession) -> None:
     """Those of Spark's Kafka source."""
     log_dir, root = LogDirectory(tmp_path / "logs"), tmp_path / "table"
     log_dir.fill("orders", 3, 0, 5)
+    (log_dir.path / CLEAN_SHUTDOWN).touch()
     run(log_dir.path, ParquetTable(str(root), SystemFilesystem()), ArchiveOptions())
     types = dict(spark.read.parquet(str(root)).dtypes)
     assert types.pop("headers") == "array<struct<key:string,value:binary>>"

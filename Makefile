@@ -14,6 +14,8 @@ KERNELS_READY := .venv/.kernels-ready
 # A second environment: Iceberg has no runtime for the Spark of the first.
 READERS := build/iceberg-readers/venv
 READERS_READY := $(READERS)/.ready
+# PySpark 4.1 leaves sockets to the garbage collector.
+READERS_PYTEST := KAFKALOG_KERNEL_CACHE=$(CURDIR)/.venv/lib/kafkalog/kernels $(READERS)/bin/python -m pytest -q -W ignore:unclosed:ResourceWarning
 SOURCES := kafkalog pyspark_kafkalog tests tools examples
 KERNEL_SOURCES := $(wildcard kafkalog/kernels/*.py kafkalog/kernels/*/*.py)
 # System certificates: uv's bundled ones know no company proxy.
@@ -169,8 +171,8 @@ spark-parity: spark-setup | build ## compare the source with Spark's own Kafka s
 	@KAFKALOG_ORACLE=required $(PYTEST) -m spark_kafka tests/spark
 
 iceberg-readers: $(KERNELS_READY) $(DEV_READY) $(READERS_READY) | build ## read our Iceberg tables by Spark, pyiceberg and DuckDB in a second environment (needs Java 17 and Maven)
-	@KAFKALOG_KERNEL_CACHE=$(CURDIR)/.venv/lib/kafkalog/kernels $(READERS)/bin/python -m pytest -q -m iceberg_readers tests/spark
-	@KAFKALOG_KERNEL_CACHE=$(CURDIR)/.venv/lib/kafkalog/kernels $(READERS)/bin/python -m pytest -q -m "spark and gate" tests/spark
+	@$(READERS_PYTEST) -m iceberg_readers tests/spark
+	@$(READERS_PYTEST) -m "spark and gate" tests/spark
 
 spark-freeze: spark-setup | build ## update tests/spark/frozen from a real Kafka and Spark's own source (needs the same as spark-parity)
 	@KAFKALOG_ORACLE=required $(BIN)/python -m tests.spark.freeze

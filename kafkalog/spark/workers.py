@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
 from typing import TYPE_CHECKING
 
 from kafkalog.spark.user_errors import for_users
@@ -31,14 +32,21 @@ def rows_of(
     """
     if partition.value is None:
         return
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     from kafkalog.spark.reading import batches_of
 
-    columns = to_arrow_schema(schema, timezone="UTC")
+    columns = arrow_schema(schema)
     with for_users():
         yield from batches_of(partition.value, options, columns, skips_recreated=skips_recreated)
     settle_worker()
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The schema that Spark expects of a reader's batches, with times in UTC."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    has_timezone = "timezone" in inspect.signature(to_arrow_schema).parameters
+    in_utc = {"timezone": "UTC"} if has_timezone else {"timestamp_utc": True}  # Spark 4.1
+    return to_arrow_schema(schema, **in_utc)
 
 
 @functools.cache

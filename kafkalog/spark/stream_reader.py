@@ -32,9 +32,9 @@ from kafkalog.spark.user_errors import for_users
 from kafkalog.spark.workers import rows_of
 
 try:
-    from pyspark.sql.streaming import datasource as limits
+    from pyspark.sql.streaming import datasource
 except ImportError:
-    from kafkalog.spark import spark_4_1 as limits
+    from kafkalog.spark import spark_4_1 as datasource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from kafkalog.spark.logs.values import Logs
     from kafkalog.spark.offsets import OffsetDocument, PartitionOffsets, TopicIds
     from kafkalog.spark.options import SourceOptions
+
+limits = datasource
+"""The limits of a micro-batch; where PySpark has none, our stand-ins."""
 
 
 class KafkalogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):

@@ -73,8 +73,8 @@ def test_every_record_once(tmp_path: Path, logs: GrowingLogs, kind: type[Place])
     """Runs between appends; the last one finds nothing. Rows are those of the log."""
     place = kind(tmp_path)
     (first, second) = logs.run(place.open())
-    assert first._replace(bytes=0) == ("orders", 0, 0, 430, 430, first.files, 0, None)
-    assert second._replace(bytes=0) == ("orders", 1, 0, 5, 5, 1, 0, None)
+    assert first._replace(bytes=0) == ("orders", 0, 0, 430, 430, first.files, 0, 0, None)
+    assert second._replace(bytes=0) == ("orders", 1, 0, 5, 5, 1, 0, 0, None)
     assert first.files > 1
     logs.append(1, 7)
     logs.append(2, 3)

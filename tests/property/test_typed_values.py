@@ -146,7 +146,7 @@ def test_each_record_is_a_row_or_a_dead_letter(
     for part, each in decoder.decoders.items():
         at = SCHEMA.get_field_index(part)
         schema = schema.set(at, schema.field(at).with_type(each.type))
-    rows, dead = FileLayout(schema, decoder).decode(records)
+    rows, dead = FileLayout(schema, decoder=decoder).decode(records)
     assert rows.schema == schema
     letters = [] if dead is None else dead.to_pylist()
     offsets = rows.column("offset").to_pylist() + [each["offset"] for each in letters]

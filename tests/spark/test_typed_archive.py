@@ -56,7 +56,8 @@ class TypedPlace(IcebergPlace):
     def open(self) -> ArchiveTable:
         opened = partial(IcebergTable, "default", properties=self.properties)
         rows = opened("lake.orders", decoder_of=lambda *_: RecordDecoder(None, self.value))
-        return WithDeadLetters(rows, opened("lake.orders" + SUFFIX, schema=DEAD_SCHEMA))
+        dead = opened("lake.orders" + SUFFIX, schema=DEAD_SCHEMA, partition_by=())
+        return WithDeadLetters(rows, dead)
 
     def rows(self, suffix: str = "") -> list[dict[str, Any]]:
         """All rows of a table, by partition and offset."""

@@ -85,7 +85,7 @@ class WantedFormats:
         decoder_of = functools.partial(self._decoder, open_logs, topics)
         rows = open_table(identifier, decoder_of=decoder_of, **of_rows)
         try:
-            dead = open_table(identifier + SUFFIX, schema=DEAD_SCHEMA)
+            dead = open_table(identifier + SUFFIX, schema=DEAD_SCHEMA, partition_by=())
             return WithDeadLetters(rows, dead)
         except BaseException:
             rows.close()

@@ -20,7 +20,7 @@ Snapshots that a branch or tag names are retained, and the one with the archive'
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -29,7 +29,7 @@ import structlog
 
 from kafkalog.env.backoff import Backoff
 from kafkalog.env.clock import SystemClock
-from kafkalog.errors import KafkalogError
+from kafkalog.env.random import SystemRandom
 from kafkalog.jobs.archive.archive_table import UnusableTable
 from kafkalog.jobs.archive.file_layout import FileLayout
 from kafkalog.jobs.archive.iceberg.data_files import (
@@ -49,7 +49,6 @@ from kafkalog.jobs.archive.iceberg.merge_files import (
     merge_files,
     merges_of,
 )
-from kafkalog.jobs.attempts import tried
 from kafkalog.jobs.tasks import TaskFailed, progress, result_of
 
 if TYPE_CHECKING:
@@ -139,12 +138,6 @@ def maintain(
         raise UnusableTable(f"{table.name} is no archive: it has no {', '.join(sorted(lacking))}")
     job = _Job(table, options, runner, clock or SystemClock(), execute=execute)
     return [job.merge(), job.expire(), job.remove_orphans()]
-
-
-class _Raced(KafkalogError):
-    """Another commit was faster."""
-
-    retriable = True
 
 
 @dataclass
@@ -310,20 +303,20 @@ class _Job:
     # ---- parts
 
     def _racing(self, commit: Callable[[LoadedTable], T]) -> T:
-        """A commit on the table as it is, made again after a commit of others."""
+        """A commit on the table as it is, made again after a commit of others, and only then.
+
+        After an error of unknown outcome the files of the commit may be in the table.
+        """
         from pyiceberg.exceptions import CommitFailedException
 
-        def once() -> T:
-            with self.table.loaded() as loaded:
-                try:
-                    return commit(loaded)
-                except CommitFailedException as error:
-                    raise _Raced(
-                        f"{self.table.name} was changed during each of {_RACES.tries} commits: "
-                        "try again"
-                    ) from error
-
-        return tried(once, self.clock, _RACES)
+        random = SystemRandom()
+        for tries in range(1, _RACES.tries + 1):
+            with self.table.loaded() as loaded, suppress(CommitFailedException):
+                return commit(loaded)
+            self.clock.sleep(_RACES.pause_seconds(tries, random))
+        raise UnusableTable(
+            f"{self.table.name} was changed during each of {_RACES.tries} commits: try again"
+        )
 
     def _remove(self, paths: Sequence[str]) -> None:
         self.table.store.remove_all(paths)

@@ -52,7 +52,7 @@ limits = datasource
 """The limits of a micro-batch; where PySpark has none, our stand-ins."""
 
 
-class KafkalogStreamReader(DataSourceStreamReader, limits.SupportsTriggerAvailableNow):
+class KafkalogStreamReader(DataSourceStreamReader, datasource.SupportsTriggerAvailableNow):
     """One streaming query. Spark calls the methods, from one thread."""
 
     def __init__(

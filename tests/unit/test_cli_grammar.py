@@ -221,7 +221,8 @@ NAMELESS = {("segments", "losses"), ("segments", "accept-loss"), ("segments", "c
 def test_a_command_has_every_form(words: tuple[str, ...]) -> None:
     (option,) = (one for one in COMMANDS[words].params if one.name == "output")
     forms = {"table", "json", "yaml"}
-    if words == ("archive", "run") or (words[0] == "spark" and words[1] != "pipeline"):
+    is_archive = words in (("archive", "run"), ("archive", "maintain"))
+    if is_archive or (words[0] == "spark" and words[1] != "pipeline"):
         forms.add("parquet")
     elif words[0] not in WITHOUT_NAMES and words not in NAMELESS:
         forms.add("name")

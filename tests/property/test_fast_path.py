@@ -43,7 +43,7 @@ UNKNOWN = "none-"
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[FastWorld]:
-    with FastWorld() as one:
+    with FastWorld(auto_create_topics_enable="false") as one:  # of the unknown topic
         one.with_topics(FAST, PLAIN, BROKEN)
         topics = (FAST, BROKEN, UNKNOWN)
         one.run(one.learn(*(append_head(each, 70, query=q) for each in topics for q in QUERIES)))

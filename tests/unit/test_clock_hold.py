@@ -45,7 +45,9 @@ def test_a_start_notes_the_boot_before_its_first_check() -> None:
     booted = restarted(sim, sim.kill(), is_rebooted=True)
     noted = booted.manager.registry.state
     again = restarted(booted, booted.kill(), is_rebooted=False)
-    assert again.manager.registry.state == noted  # nothing is new: nothing is written
+    state = again.manager.registry.state
+    assert state.unclean_start is not None
+    assert state == noted.with_unclean_start(state.unclean_start)  # nothing else is new
     last = restarted(again, again.kill(), is_rebooted=False, step_ms=TEN_YEARS)
     assert passes(last) == 0
     assert last.operations.retention.clock_hold().logs.keys() == {TP}

@@ -53,7 +53,7 @@ def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_the_configuration() -> None:
     done = promtool("check", "config", DEPLOYED / "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "26 rules found" in done.stdout
+    assert "27 rules found" in done.stdout
 
 
 def test_the_cases() -> None:

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 
 def rows_of(
-    partition: InputPartition,
+    partition: InputPartition | None,
     schema: StructType,
     options: SourceOptions,
     *,
     skips_recreated: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task; none for the empty partition that Spark makes for an empty plan.
+    """The rows of a task; none for the task that Spark makes up for an empty plan.
 
-    ``skips_recreated``: see `batches_of`.
+    Its partition has no value, or is None on Spark 4.1. ``skips_recreated``: see `batches_of`.
     """
-    if partition.value is None:
+    if partition is None or partition.value is None:
         return
     from kafkalog.spark.reading import batches_of
 

@@ -13,7 +13,7 @@ from kafkalog.spark.offsets import WrongCheckpoint, offsets_of
 
 
 class Progress(Protocol):
-    """A ``StreamingQueryProgress`` of PySpark, also of Spark Connect."""
+    """A ``StreamingQueryProgress`` of PySpark."""
 
     @property
     def json(self) -> str:

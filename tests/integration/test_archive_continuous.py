@@ -145,7 +145,7 @@ def test_what_is_there_does_not_wait_and_what_comes_waits_for_others(world: Worl
     assert first == 0
     assert 150 < second <= 160
     files = archived_files(str(world.root / "table"))
-    assert [each.rows for each in files] == [10, 10, 20]
+    assert [each.rows for each in files] == [10, 20, 10]
     assert [(each.from_offset, each.next_offset, each.rows, each.files) for each in rows] == [
         (0, 30, 30, 2),
         (0, 10, 10, 1),

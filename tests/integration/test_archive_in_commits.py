@@ -458,6 +458,7 @@ def test_the_exit_status_says_partial(tmp_path: Path, logs: GrowingLogs) -> None
         "rows": 300,
         "files": 15,
         "bytes": 0,
+        "dead_letters": 0,
         "quarantined": 1,
     }
     assert [each["problem"] is None for each in told["rows"]] == [True, False, True]

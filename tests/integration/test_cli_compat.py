@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.integration.daemon import Daemon
 
-SETTINGS = {"log_retention_check_interval_ms": "3600000"}
+SETTINGS = {"log_retention_check_interval_ms": "3600000", "auto_create_topics_enable": "false"}
 FAILED = "Error while executing topic command : "
 PARTITION = "\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: "
 

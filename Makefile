@@ -177,8 +177,8 @@ iceberg-readers: $(KERNELS_READY) $(DEV_READY) $(READERS_READY) | build ## read 
 spark-freeze: spark-setup | build ## update tests/spark/frozen from a real Kafka and Spark's own source (needs the same as spark-parity)
 	@KAFKALOG_ORACLE=required $(BIN)/python -m tests.spark.freeze
 
-spark-kills: spark-setup | build ## 200 kills of an exactly-once stream instead of 50 as in make spark (SEED=n selects the seed)
-	@KAFKALOG_SINK_KILLS=200 SEED=$(SEED) $(PYTEST) -s -m spark tests/spark/test_sink_survives.py -k kills
+spark-kills: spark-setup | build ## 200 kills of an exactly-once stream and 200 of an archive, instead of 50 and 20 as in make spark (SEED=n selects the seed)
+	@KAFKALOG_SINK_KILLS=200 KAFKALOG_ARCHIVE_KILLS=200 SEED=$(SEED) $(PYTEST) -s -m spark tests/spark -k "test_kills_lose_and_double_nothing"
 
 slow-crashes: $(KERNELS_READY) $(DEV_READY) | build ## a crash at every call
 	@$(PYTEST) -m "slow and not ($(KINDS))" tests/crash

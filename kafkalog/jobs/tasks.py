@@ -292,21 +292,24 @@ class ProcessPool:
 
 
 class _Workers:
-    """The processes of a pool, by the connection to each."""
+    """The processes of a pool, by the connection to each; a job has those that it uses alone."""
 
     def __init__(self) -> None:
         self._context = multiprocessing.get_context("spawn")
         self._processes: dict[Connection, BaseProcess] = {}
+        self._used: set[Connection] = set()
 
-    def _start(self, count: int) -> None:
-        """Have so many processes, at least."""
-        self._end([each for each, process in self._processes.items() if not process.is_alive()])
-        while len(self._processes) < count:
+    def _unused(self, count: int) -> list[Connection]:
+        """So many living processes that no job uses; started if there are fewer."""
+        unused = self._processes.keys() - self._used
+        self._end([each for each in unused if not self._processes[each].is_alive()])
+        while len(self._processes) - len(self._used) < count:
             here, there = self._context.Pipe()
             process = self._context.Process(target=_serve, args=(there,), daemon=True)
             process.start()
             there.close()  # so that the death of the process ends the connection
             self._processes[here] = process
+        return [each for each in self._processes if each not in self._used][:count]
 
     def end(self) -> None:
         """End all, whatever they do."""
@@ -327,10 +330,12 @@ class _Workers:
     ) -> Generator[Ended[TaskT, ResultT], None, None]:
         """Give each idle process the next task until all are done; those at work are ended."""
         at_work: dict[Connection, tuple[int, TaskT]] = {}
+        connections = self._unused(count)
+        self._used.update(connections)
         try:
-            self._start(count)
-            yield from self._done_by(list(self._processes)[:count], at_work, waiting, work)
+            yield from self._done_by(connections, at_work, waiting, work)
         finally:
+            self._used.difference_update(connections)
             self._end(at_work)
 
     def _done_by(

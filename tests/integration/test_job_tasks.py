@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.jobs.tasks import InProcess, ProcessPool, TaskFailed, run_job
+from kafkalog.jobs.tasks import InProcess, ProcessPool, TaskFailed, result_of, run_job
 from tests.fleet_world import contents, keyed_segments, plant_mixed, plant_partition
 from tests.integration.http_world import until
 from tests.integration.job_work import NumberTask, squares_in_process, work
@@ -78,6 +78,19 @@ def test_a_failure_names_its_task_and_the_job_is_abandoned(
     assert abandoned == [0]
     notes = "".join(getattr(failed.value, "__notes__", ()))
     assert ("job_work.py" in notes) == (deed == "defect")
+
+
+def test_a_job_within_a_job_has_processes_of_its_own() -> None:
+    """A pool that keeps its processes: a commit of the outer job does tasks while others run."""
+    outer, inner = ([NumberTask(each) for each in range(begin, begin + 6)] for begin in (0, 100))
+    with ProcessPool(2) as pool:
+        for _ in range(2):
+            found = []
+            for ended in pool.stream(outer, work):
+                found.append(result_of(ended)[0])
+                again = run_job("square", inner, work, list, pool)
+                assert [square for square, _ in again] == squares_in_process(inner)
+            assert sorted(found) == squares_in_process(outer)
 
 
 def test_a_process_that_dies_ends_the_job() -> None:

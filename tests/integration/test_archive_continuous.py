@@ -19,6 +19,7 @@ from kafkalog.errors import UnknownTopic
 from kafkalog.jobs.archive.archive import ArchiveOptions
 from kafkalog.jobs.archive.archive_table import TableChanged, UnusableTable
 from kafkalog.jobs.archive.continuous import Continuous, Pace
+from kafkalog.jobs.archive.progress import ArchivedPartition
 from kafkalog.jobs.tasks import InProcess
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.values import Access
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkalog.jobs.archive.archive_table import ArchivedFile, ArchiveTable, Position
-    from kafkalog.jobs.archive.progress import ArchivedPartition
 
 PACE = Pace(max_lag_seconds=60.0, min_commit_bytes=2_000)
 
@@ -150,6 +150,12 @@ def test_what_is_there_does_not_wait_and_what_comes_waits_for_others(world: Worl
         (0, 30, 30, 2),
         (0, 10, 10, 1),
     ]
+
+
+def test_the_rows_of_two_runs_are_added() -> None:
+    first = ArchivedPartition("orders", 0, 5, 20, 10, 2, 300, 5, "a fault")
+    second = ArchivedPartition("orders", 0, 20, 24, 3, 1, 90, 1)
+    assert first.then(second) == ("orders", 0, 5, 24, 13, 3, 390, 6, None)
 
 
 @pytest.mark.parametrize("seed", range(5))

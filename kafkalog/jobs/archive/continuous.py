@@ -190,7 +190,7 @@ class Continuous:
         faults, rows = run.progress.faults, run.progress.rows()
         for row in rows:
             before = self._rows.get(row[:2])
-            self._rows[row[:2]] = row if before is None else _sum(before, row)
+            self._rows[row[:2]] = row if before is None else before.then(row)
         for name in self._quarantined.keys() - left_out - faults.keys():
             del self._quarantined[name]
             _log.info("partition_is_archived_again", partition=f"{name[0]}-{name[1]}")
@@ -232,13 +232,3 @@ class Continuous:
             if left <= 0:
                 return
             self._clock.sleep(min(left, _STEP_SECONDS))
-
-
-def _sum(before: ArchivedPartition, row: ArchivedPartition) -> ArchivedPartition:
-    """Two runs of a partition as one."""
-    return row._replace(
-        from_offset=before.from_offset,
-        rows=before.rows + row.rows,
-        files=before.files + row.files,
-        bytes=before.bytes + row.bytes,
-    )

@@ -43,6 +43,14 @@ class ArchivedPartition(NamedTuple):
     dead_letters: int = 0
     problem: str | None = None
 
+    def then(self, later: ArchivedPartition) -> ArchivedPartition:
+        """What two runs archived of one partition; ``problem`` is that of the later one."""
+        counts = {name: getattr(self, name) + getattr(later, name) for name in _COUNTS}
+        return later._replace(from_offset=self.from_offset, **counts)
+
+
+_COUNTS = ("rows", "files", "bytes", "dead_letters")
+
 
 @dataclass(slots=True)
 class _Partition:

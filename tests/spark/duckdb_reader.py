@@ -3,28 +3,48 @@
 from __future__ import annotations
 
 import os
-from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 from pyiceberg.catalog import load_catalog
 
 if TYPE_CHECKING:
-    from tests.archive_world import IcebergPlace
+    from collections.abc import Iterator
+
+    import pyarrow as pa
 
 
-def query_duckdb(place: IcebergPlace, query: str) -> list[Any]:
+class Place(Protocol):
+    """Where a catalog is that has the table lake.orders."""
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Of the catalog."""
+
+
+def query_duckdb(place: Place, query: str) -> list[Any]:
     """The rows of a query with ``{table}`` in it. Skips the test without DuckDB."""
+    with _result(place, query) as result:
+        found: list[Any] = result.fetchall()
+    return found
+
+
+def arrow_by_duckdb(place: Place) -> pa.Table:
+    """All rows and columns. Skips the test without DuckDB."""
+    with _result(place, "SELECT * FROM {table}") as result:
+        return result.to_arrow_table()
+
+
+@contextmanager
+def _result(place: Place, query: str) -> Iterator[Any]:
     duckdb = pytest.importorskip("duckdb")
     with closing(load_catalog("default", **place.properties)) as catalog:
         metadata = catalog.load_table("lake.orders").metadata_location.removeprefix("file://")
     with closing(duckdb.connect()) as connection:
         for name in ("avro", "iceberg"):  # the first one is needed by the second
             connection.load_extension(_extension(name))
-        found: list[Any] = connection.sql(
-            query.format(table=f"iceberg_scan('{metadata}')")
-        ).fetchall()
-    return found
+        yield connection.sql(query.format(table=f"iceberg_scan('{metadata}')"))
 
 
 def _extension(name: str) -> str:
@@ -40,6 +60,6 @@ def _extension(name: str) -> str:
     return file
 
 
-def read_by_duckdb(place: IcebergPlace) -> list[tuple[int, int]]:
+def read_by_duckdb(place: Place) -> list[tuple[int, int]]:
     """Partition and offset of all rows, sorted."""
     return query_duckdb(place, 'SELECT "partition", "offset" FROM {table} ORDER BY ALL')

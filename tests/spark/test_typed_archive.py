@@ -31,6 +31,7 @@ from kafkalog.jobs.archive.formats.records import DEAD_SCHEMA, RecordDecoder
 from kafkalog.jobs.archive.iceberg_table import IcebergTable
 from tests.archive_world import GrowingLogs, IcebergPlace, Stopped, StoppingTable
 from tests.naive.stored_batches import stored_batch
+from tests.spark.duckdb_reader import arrow_by_duckdb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -204,21 +205,8 @@ WIDER = pa.struct(
 
 def by_duckdb(place: TypedPlace) -> list[dict[str, Any]]:
     """All rows by DuckDB's own reader."""
-    from pathlib import Path
-
-    import duckdb
-    import duckdb_extension_avro
-    import duckdb_extension_iceberg
-
-    connection = duckdb.connect()
-    for package in (duckdb_extension_avro, duckdb_extension_iceberg):
-        (extension,) = Path(package.__file__ or "").parent.rglob("*.duckdb_extension")
-        connection.execute(f"LOAD '{extension}'")
-    catalog = load_catalog("default", **place.properties)
-    location = catalog.load_table("lake.orders").metadata_location
-    catalog.close()
-    found = connection.execute(f"SELECT * FROM iceberg_scan('{location}')").to_arrow_table()
-    return sorted(found.to_pylist(), key=lambda each: (each["partition"], each["offset"]))
+    found: list[dict[str, Any]] = arrow_by_duckdb(place).to_pylist()
+    return sorted(found, key=lambda each: (each["partition"], each["offset"]))
 
 
 def test_a_schema_grows(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ Owns the arguments and what is printed. Runs in processes of this machine, or on
 from __future__ import annotations
 
 import copy
-import importlib.util
 import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,13 +16,13 @@ from kafkalog.cli.arguments import Size, duration
 from kafkalog.cli.connection import PARTIAL_FAILURE, with_credentials
 from kafkalog.cli.jobs.continuous import archive_once_or_continuously, with_pace
 from kafkalog.cli.jobs.spark import JobArguments, job_options, path_on_disk
-from kafkalog.cli.jobs.table_place import TablePlace, with_table
+from kafkalog.cli.jobs.table_place import TablePlace, check_arrow, with_table
 from kafkalog.cli.main import sentence_of
 from kafkalog.cli.output import document_option, is_printed, print_table
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import KafkalogError
-from kafkalog.jobs.fleet import ArrowMissing, sums
+from kafkalog.jobs.fleet import sums
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.secrets import CredentialsAt
 from kafkalog.spark.logs.values import MAX_COMMIT_BYTES, TARGET_BYTES, Access
@@ -107,8 +106,7 @@ def run(
         tls=tls,
         read_committed=not uncommitted,
     )
-    if importlib.util.find_spec("pyarrow") is None:
-        raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
+    check_arrow()
     from kafkalog.jobs.archive import archive as job, progress
 
     options = job.ArchiveOptions(
@@ -141,8 +139,7 @@ def convert(directory: str, output: str) -> None:
     Example: kafkalog archive convert ./archive
     """
     root = path_on_disk("DIR", directory)
-    if importlib.util.find_spec("pyarrow") is None:
-        raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
+    check_arrow()
     from kafkalog.jobs.archive import convert as job
 
     try:

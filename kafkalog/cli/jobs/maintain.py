@@ -5,7 +5,6 @@ Owns the arguments and what is printed. Runs in processes of this machine, or on
 
 from __future__ import annotations
 
-import importlib.util
 from contextlib import closing
 
 import click
@@ -13,10 +12,9 @@ import click
 from kafkalog.cli.arguments import Size, duration, execute_option
 from kafkalog.cli.connection import PARTIAL_FAILURE
 from kafkalog.cli.jobs.spark import JobArguments, table_job_options
-from kafkalog.cli.jobs.table_place import Catalog, with_catalog
+from kafkalog.cli.jobs.table_place import Catalog, check_arrow, iceberg_option, with_catalog
 from kafkalog.cli.output import confirm
 from kafkalog.env.clock import SystemClock
-from kafkalog.jobs.fleet import ArrowMissing
 
 _ORPHAN_AGE_MIN_MS = 3_600_000
 
@@ -24,7 +22,7 @@ _ORPHAN_AGE_MIN_MS = 3_600_000
 @click.command()
 @click.pass_context
 @table_job_options
-@click.option("--iceberg", metavar="NAMESPACE.TABLE", required=True, help="The Iceberg table.")
+@iceberg_option("The Iceberg table.", required=True)
 @with_catalog
 @click.option(
     "--target-file-bytes",
@@ -85,14 +83,11 @@ def maintain(
 
     Example: kafkalog archive maintain --iceberg lake.orders --execute
     """
-    if "." not in iceberg:
-        raise click.UsageError("--iceberg takes NAMESPACE.TABLE")
     if orphan_age_ms < _ORPHAN_AGE_MIN_MS:
         raise click.UsageError(
             "--orphans-older-than is at least 1h: files of a running archive are in no snapshot"
         )
-    if importlib.util.find_spec("pyarrow") is None:
-        raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
+    check_arrow()
     from kafkalog.jobs.archive.iceberg import maintain as job
     from kafkalog.jobs.archive.iceberg_table import IcebergTable
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from kafkalog.cli.jobs.shape import WantedShape, with_shape
 from kafkalog.cli.jobs.spark import path_on_disk
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.jobs.archive.archive_table import UnusableTable
+from kafkalog.jobs.fleet import ArrowMissing
 from kafkalog.log.inspect.directory_facts import enclosing_log_dir
 
 if TYPE_CHECKING:
@@ -147,11 +149,34 @@ def with_catalog(command: Command) -> Command:
     return body
 
 
+def _identifier(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    if value is not None and "." not in value:
+        raise click.UsageError("--iceberg takes NAMESPACE.TABLE")
+    return value
+
+
+def iceberg_option(help_text: str, *, required: bool = False) -> Callable[[Command], Command]:
+    """The option for the name of an Iceberg table."""
+    return click.option(
+        "--iceberg",
+        metavar="NAMESPACE.TABLE",
+        required=required,
+        callback=_identifier,
+        help=help_text,
+    )
+
+
+def check_arrow() -> None:
+    """Raise ArrowMissing, which says what to install, unless tables can be read and written."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise ArrowMissing("An archive needs pyarrow: pip install 'kafkalog[spark]'")
+
+
 def with_table(command: Command) -> Command:
     """Add the options of a table and its catalog; the command gets ``place``."""
 
     @click.option("--parquet", metavar="DIR", help="Archive into Parquet files in this directory.")
-    @click.option("--iceberg", metavar="NAMESPACE.TABLE", help="Archive into this Iceberg table.")
+    @iceberg_option("Archive into this Iceberg table.")
     @with_catalog
     @with_shape
     @with_formats
@@ -167,8 +192,6 @@ def with_table(command: Command) -> Command:
     ) -> None:
         if (parquet is None) is (iceberg is None):
             raise click.UsageError("Give either --parquet or --iceberg")
-        if iceberg is not None and "." not in iceberg:
-            raise click.UsageError("--iceberg takes NAMESPACE.TABLE")
         if parquet is not None:
             if catalog.warehouse is not None:
                 raise click.UsageError("--warehouse is for --iceberg")

@@ -9,7 +9,7 @@ A commit names the snapshot that was read. pyiceberg would retry on top of anoth
 jobs could add the same records: its retries are switched off. After a lost race the commit is tried
 again only if the position has not changed, because the other commit was a compaction. A lost answer
 is UnusableTable, as any error of a catalog: the next opening shows whether the commit was made.
-Files without a commit are orphans, as of any writer, for Iceberg's ``remove_orphan_files``.
+Files without a commit are orphans, as of any writer, for ``archive maintain``.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from kafkalog.jobs.archive.archive_table import (
 from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
 from kafkalog.jobs.archive.formats.records import PARTS
 from kafkalog.jobs.archive.iceberg.data_files import (
+    THREADS,
     WHOLE_TOPIC,
     ancestors,
     append_files,
@@ -75,7 +76,6 @@ _PASSING = frozenset(
     }
 )
 """Errors of pyiceberg and of SQLAlchemy that another try may mend: a busy catalog, a lock."""
-_THREADS = 16
 _SECRETS_KEPT_NS = 600 * 10**9
 _SECRET = re.compile(r"secret|password|token|key|credential|sas|connection|header\.", re.I)
 """In names of properties. More than enough: what is no secret is looked up as well."""
@@ -191,7 +191,7 @@ class IcebergStore:
             except OSError as error:  # harmless but for its space
                 _log.warning("file_not_removed", path=path, reason=reason_of(error))
 
-        with ThreadPoolExecutor(_THREADS, "kafkalog-remove") as threads:
+        with ThreadPoolExecutor(THREADS, "kafkalog-remove") as threads:
             list(threads.map(remove, paths))
 
     def place_of(self, path: str) -> str:
@@ -284,12 +284,13 @@ class IcebergTable:
             exists = self._catalog.table_exists(identifier)
             if must_exist and not exists:
                 raise UnusableTable(f"{self._name} does not exist: nothing was archived there")
-            decoder = None if decoder_of is None else self._decoder(decoder_of, exists=exists)
+            table = self._catalog.load_table(identifier) if exists else None
+            decoder = None if decoder_of is None else self._decoder(decoder_of, table)
             for part, each in {} if decoder is None else decoder.decoders.items():
                 schema = schema.set(schema.get_field_index(part), pa.field(part, each.type))
-            if not exists:
+            if table is None:
                 self._create(schema, partition_by, sort_by)
-            table = self._catalog.load_table(identifier)
+                table = self._catalog.load_table(identifier)
             if not must_exist:
                 self._check(table, schema)
                 evolve(table, schema, self._name)
@@ -314,9 +315,7 @@ class IcebergTable:
 
         for _ in range(_TRIES):
             with _naming(self._name):
-                table = self._catalog.load_table(self._identifier)
-                if _last_position(table, self._name) != self.position:
-                    raise TableChanged(f"Another job archived into {self._name} meanwhile")
+                table = self._unmoved()
                 if table.spec().spec_id != self._spec_id:
                     raise TableChanged(f"{self._name} was partitioned anew meanwhile: run again")
                 try:
@@ -337,9 +336,14 @@ class IcebergTable:
     def check_position(self) -> None:
         """Raise TableChanged if another job moved the position since it was read."""
         with _naming(self._name):
-            table = self._catalog.load_table(self._identifier)
-            if _last_position(table, self._name) != self.position:
-                raise TableChanged(f"Another job archived into {self._name} meanwhile")
+            self._unmoved()
+
+    def _unmoved(self) -> LoadedTable:
+        """The table as it is now. Raises TableChanged if another job moved the position."""
+        table = self._catalog.load_table(self._identifier)
+        if _last_position(table, self._name) != self.position:
+            raise TableChanged(f"Another job archived into {self._name} meanwhile")
+        return table
 
     def row_count(self) -> int:
         """The number of rows in the current snapshot. Raises UnusableTable."""
@@ -350,7 +354,7 @@ class IcebergTable:
         """See ArchiveTable: snapshots say it."""
 
     def abandon(self) -> None:
-        """See ArchiveTable: orphans are left to Iceberg's procedure."""
+        """See ArchiveTable: orphans are left to ``archive maintain``."""
 
     def close(self) -> None:
         """See ArchiveTable."""
@@ -417,11 +421,10 @@ class IcebergTable:
             option = "with" if is_upsert else "without"
             raise UnusableTable(f"{self._name} has {has}: archive into it {option} --upsert")
 
-    def _decoder(self, decoder_of: DecoderOf, *, exists: bool) -> RecordDecoder:
-        """The decoder for the table as it is."""
-        if not exists:
+    def _decoder(self, decoder_of: DecoderOf, table: LoadedTable | None) -> RecordDecoder:
+        """The decoder for the table as it is; None: there is none yet."""
+        if table is None:
             return decoder_of(Position(), {})
-        table = self._catalog.load_table(self._identifier)
         found = {part: column_type(table, part) for part in PARTS}
         types = {part: each for part, each in found.items() if each is not None}
         return decoder_of(_last_position(table, self._name), types)

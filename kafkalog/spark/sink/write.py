@@ -18,7 +18,7 @@ task. The producer of a failed delivery is dropped.
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,17 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkalog.client import ClientError
-from kafkalog.client.admin import create_topic
-from kafkalog.client.errors import (
-    AccessDenied,
-    NotFound,
-    OutcomeUnknown,
-    TopicExists,
-    UnknownTopic,
-    document_of,
-)
-from kafkalog.client.messages import Request
-from kafkalog.client.produce import partitions_of
+from kafkalog.client.produce import partitions_or_new
 from kafkalog.client.producer import new_producer
 from kafkalog.env.clock import SystemClock
 from kafkalog.env.random import SystemRandom
@@ -244,7 +234,7 @@ def deliver(
     """Append all records of the parts as this producer; see ``write_at_least_once``."""
 
     def found(topic: str) -> Partitions:
-        return requested(client, _partitions_or_new(topic), f"Topic {topic} cannot be written to")
+        return requested(client, partitions_or_new(topic), f"Topic {topic} cannot be written to")
 
     def send(topic: str, partition: int, data: bytes) -> None:
         client.append_batches(topic, partition, data, acks=options.acks)
@@ -260,32 +250,6 @@ def deliver(
             for batch in planner.batches(part, clock.wall_ms()):
                 delivery.append(batch)
         return delivery.finish()
-
-
-def _partitions_or_new(topic: str) -> Steps[Partitions]:
-    """The partitions of a topic, created first where appends create topics, as Kafka's do.
-
-    Raises ClientError; UnknownTopic also when the daemon does not say whether they do.
-    """
-    try:
-        return (yield from partitions_of(topic))
-    except UnknownTopic:
-        if not (yield from _creates_topics()):
-            raise
-    with suppress(TopicExists, OutcomeUnknown):  # another task was faster; or the look-up tells
-        yield from create_topic(topic)
-    return (yield from partitions_of(topic))
-
-
-def _creates_topics() -> Steps[bool]:
-    """Whether the daemon has auto.create.topics.enable; False when it does not say so."""
-    try:
-        answer = yield Request("GET", "/v1/configs", {"explain": "auto.create.topics.enable"})
-        (config,) = document_of(answer, "configs")["configs"]
-    except (AccessDenied, NotFound):
-        return False
-    is_enabled: bool = config["value"] == "true"
-    return is_enabled
 
 
 def requested(client: Client, steps: Steps[T], what_failed: str) -> T:

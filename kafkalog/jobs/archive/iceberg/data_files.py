@@ -40,7 +40,8 @@ MARKS = "kafkalog."
 MAPPING = "schema.name-mapping.default"
 WHOLE_TOPIC = "write.metadata.metrics.column.topic"
 """For ``full``: of a longer text, statistics have the first 16 characters."""
-_THREADS = 16
+THREADS = 16
+"""Requests to the store of a table at the same time."""
 
 
 def shape_of(table: LoadedTable) -> TableShape:
@@ -136,7 +137,7 @@ def append_files(
     Without files a snapshot has the properties. Raises CommitFailedException.
     """
     without_retries(table)
-    with ThreadPoolExecutor(_THREADS, "kafkalog-footers") as threads:
+    with ThreadPoolExecutor(THREADS, "kafkalog-footers") as threads:
         found = threads.map(
             lambda each: data_file(table, each.path, each.size_bytes, each.partition_values), files
         )

@@ -34,6 +34,7 @@ from kafkalog.jobs.archive.archive_table import UnusableTable
 from kafkalog.jobs.archive.file_layout import FileLayout
 from kafkalog.jobs.archive.iceberg.data_files import (
     MARKS,
+    THREADS,
     ancestors,
     clean_files,
     data_file,
@@ -66,7 +67,6 @@ MIN_FILES = 5
 SNAPSHOT_AGE_MS = 5 * 86_400_000
 ORPHAN_AGE_MS = 3 * 86_400_000
 """These four are the defaults of Iceberg's own procedures."""
-_THREADS = 16
 _RACES = Backoff(tries=10, first_seconds=0.1, seconds_max=5.0)
 
 T = TypeVar("T")
@@ -265,7 +265,7 @@ class _Job:
         """The files of snapshots, with their bytes; of a list of manifests they are unknown."""
         found: dict[str, int] = {}
         manifests: dict[str, Any] = {}
-        with ThreadPoolExecutor(_THREADS, "kafkalog-manifests") as threads:
+        with ThreadPoolExecutor(THREADS, "kafkalog-manifests") as threads:
             lists = [each for each in snapshots if each.manifest_list]
             for snapshot, listed in zip(
                 lists, threads.map(lambda each: each.manifests(loaded.io), lists), strict=True

@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 from kafkalog.env.random import SystemRandom
 from kafkalog.jobs.archive.archive_table import UnusableTable
 from kafkalog.jobs.archive.file_layout import FileLayout
-from kafkalog.jobs.archive.iceberg.data_files import clean_files, data_file, replace_files
+from kafkalog.jobs.archive.iceberg.data_files import data_file, replace_files
 from kafkalog.jobs.archive.iceberg.merge_files import rows_of
 from kafkalog.jobs.archive.iceberg.partition_spec import PartitionField, SortField
 from kafkalog.jobs.archive.iceberg_table import IcebergTable
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkalog.jobs.archive.archive_table import ArchivedFile, FileStore
-    from kafkalog.jobs.archive.iceberg.data_files import LoadedTable
+    from kafkalog.jobs.archive.iceberg.data_files import DataFile, LoadedTable
     from kafkalog.jobs.tasks import Runner
 
 BUCKETS = 16
@@ -166,7 +166,8 @@ class UpsertTable(IcebergTable):
         if not files:
             super()._write(table, files, marks)
             return
-        tasks = self._tasks(table, files)
+        live = {each.file.file_path: each.file for each in self._plan(table)}
+        tasks = self._tasks(table, live, files)
         new = [task for task in tasks if (*task.old, *task.staged) not in self._written]
         work = partial(upsert, store=self.store, layout=self._rows)
         with closing(self._runner.stream(new, work)) as all_ended:
@@ -174,7 +175,6 @@ class UpsertTable(IcebergTable):
                 task = ended.task
                 self._written[*task.old, *task.staged] = result_of(ended)
         done = [(task, self._written[*task.old, *task.staged]) for task in tasks]
-        live = clean_files(table)
         replace_files(
             table,
             [live[path] for task in tasks for path in task.old],
@@ -188,16 +188,22 @@ class UpsertTable(IcebergTable):
         )
         self._tidy(files, [each for _, each in done])
 
-    def _tasks(self, table: LoadedTable, files: Sequence[ArchivedFile]) -> list[Upsert]:
+    def _plan(self, table: LoadedTable) -> list[Any]:
+        """The files of the current snapshot, as pyiceberg scans them. Raises UnusableTable."""
+        planned = list(table.scan().plan_files())
+        if any(each.delete_files for each in planned):
+            raise UnusableTable(
+                f"{self.name} has rows that another engine deleted: let it rewrite its files first"
+            )
+        return planned
+
+    def _tasks(
+        self, table: LoadedTable, live: Mapping[str, DataFile], files: Sequence[ArchivedFile]
+    ) -> list[Upsert]:
         """A task for each bucket that has new records. Raises UnusableTable."""
         buckets: dict[tuple[Any, ...], list[ArchivedFile]] = {}
         for each in files:
             buckets.setdefault(each.partition_values, []).append(each)
-        live = clean_files(table)
-        if len(live) < sum(1 for _ in table.scan().plan_files()):
-            raise UnusableTable(
-                f"{self.name} has rows that another engine deleted: let it rewrite its files first"
-            )
         fields = range(len(table.spec().fields))
         old: dict[tuple[Any, ...], list[Any]] = {}
         for file in live.values():

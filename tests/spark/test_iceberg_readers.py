@@ -78,13 +78,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 
 def archive(root: Path, *words: str) -> None:
-    catalog = (
-        "type=sql",
-        f"uri=sqlite:///{root}/archive/catalog.db",
-        f"warehouse=file://{root}/archive/warehouse",
-    )
     command = ["archive", "run", str(root / "logs"), "--iceberg", "lake.orders"]
-    command += [word for each in catalog for word in ("--catalog-property", each)]
+    command += ["--warehouse", str(root / "archive" / "lake")]
     with kept_logging():
         done = CliRunner().invoke(make_cli(), [*command, "--processes", "1", *words])
     assert done.exit_code == 0, done.output

@@ -23,7 +23,6 @@ from pyiceberg.catalog import load_catalog
 from kafkalog.client import Client, ProducerRecord
 from tests.bench.machine_use import process_tree
 from tests.integration.daemon import ROOT, Daemon
-from tests.integration.test_cli_over_http import run_plain
 from tests.spark.failing_store import VARIABLE
 from tests.spark.test_sink_survives import command_of, kill
 
@@ -60,7 +59,8 @@ class Pipeline:
         self._run += ["--topic", "telemetry", *table, *runner]
         self._run += ["--value-format", "json", "--schema", str(schema)]
         self._run += ["--target-bytes", "2000", "--max-commit-bytes", "4000"]
-        self._environment = {**os.environ, VARIABLE: str(self._faults)}
+        own = {VARIABLE: str(self._faults), "PYSPARK_PYTHON": sys.executable}
+        self._environment = {**os.environ, **own}
         self._sent = 0
         self.driver: subprocess.Popen[bytes] | None = None
         daemon.create_topic("telemetry", partitions=3)
@@ -115,7 +115,10 @@ class Pipeline:
         if self.driver is not None and self.driver.poll() is None:
             self.driver.send_signal(signal.SIGTERM)
             self.driver.wait(120)
-        ended = run_plain(*self._run)
+        command = [sys.executable, "-m", "kafkalog", *self._run]
+        ended = subprocess.run(
+            command, capture_output=True, check=False, cwd=ROOT, env=self._environment, timeout=600
+        )
         assert ended.returncode == 0, ended.stderr.decode() + self.log_tail()
 
     def log_tail(self) -> str:

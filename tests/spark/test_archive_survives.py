@@ -59,8 +59,9 @@ class Pipeline:
         self._run += ["--topic", "telemetry", *table, *runner]
         self._run += ["--value-format", "json", "--schema", str(schema)]
         self._run += ["--target-bytes", "2000", "--max-commit-bytes", "4000"]
-        own = {VARIABLE: str(self._faults), "PYSPARK_PYTHON": sys.executable}
-        self._environment = {**os.environ, **own}
+        # Without PYSPARK_PYTHON, which the session of the tests may have set.
+        inherited = {name: os.environ[name] for name in os.environ if name != "PYSPARK_PYTHON"}
+        self._environment = {**inherited, VARIABLE: str(self._faults)}
         self._sent = 0
         self.driver: subprocess.Popen[bytes] | None = None
         daemon.create_topic("telemetry", partitions=3)

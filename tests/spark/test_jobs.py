@@ -144,7 +144,6 @@ TIMEOUT_SECONDS = 90
 def environment(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """Of a process that finds no Java."""
     found = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    found["PYSPARK_PYTHON"] = sys.executable
     if request.param == "none on PATH":
         programs = tmp_path / "bin"
         programs.mkdir()

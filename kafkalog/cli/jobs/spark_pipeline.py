@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -48,7 +47,6 @@ def pipeline(ctx: click.Context, out: str, devices: int, output: str) -> None:
     root = Path(out).resolve()
     if root.exists():
         raise click.UsageError(f"{root} exists: give a new directory")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers with these packages
     try:
         steps = _run(root, devices)
     except (KafkalogError, ClientError) as error:

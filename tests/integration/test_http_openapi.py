@@ -5,9 +5,11 @@ Method: the document of a running daemon against its answers; every /v1 route of
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING
 
+import jsonschema_rs
 import pytest
 from aiohttp import web
 from ruamel.yaml import YAML
@@ -16,6 +18,7 @@ from kafkalog.server.app import ROUTE_TABLES
 from kafkalog.server.protocol.endpoint import NATIVE_PREFIX, endpoint_of
 from kafkalog.server.protocol.parameters import ListParameter
 from tests.integration.http_world import refused
+from tests.integration.stream_world import EVENTS, parse_events
 
 if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
@@ -43,6 +46,26 @@ def test_an_answer_has_the_fields_that_are_declared(daemon: Daemon) -> None:
     body = daemon.request("GET", "/readyz").json
     declared = schemas["Readiness"]
     assert set(declared["required"]) <= body.keys() <= declared["properties"].keys()
+
+
+def test_each_event_of_a_stream_is_as_declared(daemon: Daemon) -> None:
+    daemon.create_topic("declared")
+    daemon.produce_text("declared", "a", "b")
+    path = "/v1/topics/{topic}/partitions/{partition}/records"
+    asked_for = path.format(topic="declared", partition=0)
+    asked_for += "?value_format=text&from=earliest&until_offset=2"
+    events = parse_events(daemon.request("GET", asked_for, headers={"Accept": EVENTS}).body)
+    assert [event.name for event in events] == ["record", "record", "end"]
+    paths = daemon.request("GET", "/openapi.json").json["paths"]
+
+    def declared_at(path: str) -> jsonschema_rs.Validator:
+        content = paths[path]["get"]["responses"]["200"]["content"]
+        return jsonschema_rs.validator_for(content[EVENTS]["schema"])
+
+    for name, event_id, data in events:
+        declared_at(path).validate({"event": name, "id": event_id, "data": json.dumps(data)})
+    for names in ("traffic", "health"):  # test_console_threads sees them sent
+        declared_at("/console/events").validate({"event": "news", "data": names})
 
 
 NATIVE = [

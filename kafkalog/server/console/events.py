@@ -14,7 +14,7 @@ from aiohttp import hdrs, web
 
 from kafkalog.server.api import api_of
 from kafkalog.server.console.pages import PAGE_HEADERS
-from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX, Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX, Access, Answer, Routes, event_stream
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import EVENT_STREAM
 from kafkalog.server.protocol.replies import REQUEST_ID, add_standard_headers
@@ -38,7 +38,12 @@ _KEY = "console"  # what nobody but the end of the daemon wakes
     Access.DESCRIBE_CLUSTER,
     {
         200: Answer(
-            "An event `news` a change; its data are the names.", {EVENT_STREAM: {"type": "string"}}
+            "Changes.",
+            event_stream(
+                "The names of what has changed.",
+                ("news",),
+                {"type": "string", "pattern": "^(traffic|health|traffic health)$"},
+            ),
         )
     },
     errors=(42903,),

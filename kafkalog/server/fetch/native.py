@@ -31,7 +31,7 @@ from kafkalog.server.fetch.stream import COMPRESSIBLE, OFFERED, PAGES, STREAMS, 
 from kafkalog.server.fetch.v2 import Header
 from kafkalog.server.protocol.arrow import load_arrow
 from kafkalog.server.protocol.bodies import GZIP_MIN_BYTES, GzipStream, gzipped
-from kafkalog.server.protocol.endpoint import PARTITION, Access, Answer, Routes
+from kafkalog.server.protocol.endpoint import PARTITION, Access, Answer, Routes, event_stream
 from kafkalog.server.protocol.json_schema import AnswerBody, NamedType
 from kafkalog.server.protocol.media_types import (
     ARROW,
@@ -93,7 +93,11 @@ _ANSWERS = {
             JSON: NativeRecordPage,
             ARROW: {"type": "string", "format": "binary", "description": "An IPC stream."},
             NDJSON: {"type": "string", "description": "A record a line."},
-            EVENT_STREAM: {"type": "string", "description": "An event a record."},
+            **event_stream(
+                "A record; that all records were sent; the end, perhaps with an error.",
+                ("record", "control", "end"),
+                {"type": "string", "contentMediaType": JSON},
+            ),
         },
         _HEADERS,
     ),

@@ -19,6 +19,7 @@ from aiohttp import hdrs, web
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.server.api import api_of
 from kafkalog.server.protocol.media_types import (
+    EVENT_STREAM,
     JSON,
     V2_JSON,
     is_json,
@@ -127,6 +128,17 @@ def by_media_type(content: Content) -> Mapping[str, Model]:
     if content is None:
         return {}
     return content if isinstance(content, Mapping) else {JSON: content}
+
+
+def event_stream(description: str, names: tuple[str, ...], data: JsonSchema) -> Mapping[str, Model]:
+    """Server-sent events. The schema is one event's: OpenAPI before 3.2 has none for a stream."""
+    event: JsonSchema = {
+        "type": "object",
+        "description": f"Each event. {description}",
+        "properties": {"event": {"enum": list(names)}, "id": {"type": "string"}, "data": data},
+        "required": ["event", "data"],
+    }
+    return {EVENT_STREAM: event}
 
 
 def in_v2(model: Model) -> Mapping[str, Model]:

@@ -65,8 +65,10 @@ def test_an_adoption_that_is_cut_off(kind: str, stride: int, least: int) -> None
         check_start(disk)
 
     base = left_by(kind)
-    checked = enumerate_crashes(lambda: None, adopt, check, new_disk=lambda: copy_of(base), seeds=1)
-    assert checked > 90
+    checked = enumerate_crashes(
+        lambda: None, adopt, check, new_disk=lambda: copy_of(base), seeds=1, stride=stride
+    )
+    assert checked > least
 
 
 @pytest.mark.parametrize(("stride", "least"), [(5, 30), anywhere(1, 100)])

@@ -18,13 +18,19 @@ epochs are then compared from the first entry of their own checkpoint on.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.env.clock import SystemClock
-from kafkalog.format.disk.file_names import LOG_SUFFIX, parse_segment_file, segment_file_name
+from kafkalog.format.disk.file_names import (
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    parse_segment_file,
+    segment_file_name,
+)
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.jobs.tasks import Pack, packed, run_job
 from kafkalog.log.inspect.directory_check import (
@@ -54,10 +60,16 @@ _CHECKS_MAX = 20  # of a possible write in progress: a daemon with a slow disk t
 
 @dataclass(frozen=True, slots=True)
 class AuditTask:
-    """Neighbouring segments of a partition; its first task checks the small files as well."""
+    """Neighbouring segments of a partition; its first task checks the small files as well.
+
+    names      of the segments' files, when they were planned
+    last_base  of the partition's last segment then
+    """
 
     partition: FleetPartition
     bases: tuple[int, ...]
+    names: frozenset[str]
+    last_base: int | None
     size_bytes: int
     is_first: bool
 
@@ -114,22 +126,29 @@ def plan_tasks(
     """The segments of a partition in groups of about ``target_bytes``, at least one."""
     try:
         stats = {each.name: each.size for each in filesystem.list_dir_stats(partition.directory)}
-        bases = list_directory(partition.directory, filesystem).bases
+        listing = list_directory(partition.directory, filesystem)
     except FileNotFoundError:
         return []  # the partition was deleted
     if partition.is_served and partition.may_have_gaps:
         target_bytes = INT64_MAX
-    sizes = [stats.get(segment_file_name(base, LOG_SUFFIX), 0) for base in bases]
+    sizes = [stats.get(segment_file_name(base, LOG_SUFFIX), 0) for base in listing.bases]
     packs = packed(sizes, target_bytes) or [Pack((), 0)]
-    return [
-        AuditTask(
-            partition,
-            tuple(bases[each] for each in pack.numbers),
-            pack.size_bytes,
-            is_first=number == 0,
+    tasks = []
+    for pack in packs:
+        bases = [listing.bases[each] for each in pack.numbers]
+        tasks.append(
+            AuditTask(
+                partition,
+                tuple(bases),
+                listing.names.intersection(
+                    segment_file_name(base, suffix) for base in bases for suffix in SEGMENT_SUFFIXES
+                ),
+                listing.bases[-1] if bases else None,
+                pack.size_bytes,
+                is_first=not tasks,
+            )
         )
-        for number, pack in enumerate(packs)
-    ]
+    return tasks
 
 
 def audit_segments(task: AuditTask) -> AuditedSegments:
@@ -140,7 +159,7 @@ def audit_segments(task: AuditTask) -> AuditedSegments:
     reports: list[SegmentReport] = []
     others: list[Finding] = []
     for base in task.bases:
-        report = checked_segment(partition, filesystem, base)
+        report = checked_segment(partition, filesystem, base, task)
         if isinstance(report, Finding):
             others.append(report)
         else:
@@ -197,12 +216,18 @@ def _listing(partition: FleetPartition, filesystem: ReadFilesystem) -> Directory
 
 
 def checked_segment(
-    partition: FleetPartition, filesystem: ReadFilesystem, base: int
+    partition: FleetPartition,
+    filesystem: ReadFilesystem,
+    base: int,
+    planned: AuditTask | None = None,
 ) -> SegmentReport | Finding:
-    """The report of a segment with the findings that two checks have; or why there is none."""
+    """The report of a segment with the findings that two checks have; or why there is none.
+
+    planned  has the files of the first check: the directory is listed only for a second one
+    """
     file = segment_file_name(base, LOG_SUFFIX)
     try:
-        report = _check(partition, filesystem, base)
+        report = _check_as_planned(partition, filesystem, base, planned)
         if report.findings:
             _wait_for_writer(partition)
             again = _check(partition, filesystem, base)
@@ -234,17 +259,40 @@ def _check_after_swap(
     return report
 
 
+def _check_as_planned(
+    partition: FleetPartition, filesystem: ReadFilesystem, base: int, planned: AuditTask | None
+) -> SegmentReport:
+    """Check a segment once, without a listing while its planned files are there."""
+    if planned is not None:
+        is_last = base == planned.last_base
+        with contextlib.suppress(FileNotFoundError):
+            return _check_files(partition, filesystem, base, planned.names, is_last=is_last)
+    return _check(partition, filesystem, base)
+
+
 def _check(partition: FleetPartition, filesystem: ReadFilesystem, base: int) -> SegmentReport:
-    """Check a segment once. Raises FileNotFoundError if it is missing."""
+    """Check a segment once as it is listed now. Raises FileNotFoundError if it is missing."""
     listing = list_directory(partition.directory, filesystem)
     if base not in listing.bases:
         raise FileNotFoundError(segment_file_name(base, LOG_SUFFIX))
+    is_last = base == listing.bases[-1]
+    return _check_files(partition, filesystem, base, listing.names, is_last=is_last)
+
+
+def _check_files(
+    partition: FleetPartition,
+    filesystem: ReadFilesystem,
+    base: int,
+    names: frozenset[str],
+    *,
+    is_last: bool,
+) -> SegmentReport:
     return check_segment(
         partition.directory,
         filesystem,
         base,
-        listing.names,
-        is_last=base == listing.bases[-1],
+        names,
+        is_last=is_last,
         may_have_gaps=partition.may_have_gaps,
     )
 

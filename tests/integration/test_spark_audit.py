@@ -353,6 +353,34 @@ class ChangingDisk(SystemFilesystem):
         return super().list_dir_stats(path)
 
 
+class CountingDisk(SystemFilesystem):
+    """A disk that counts its listings."""
+
+    listings = 0
+
+    def list_dir_stats(self, path: str) -> list[FileStat]:
+        self.listings += 1
+        return super().list_dir_stats(path)
+
+
+def test_segments_do_not_cost_a_listing_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: an audit does not take longer with the square of a partition's segments.
+    Method: listings of the directory, by plan and tasks, of two numbers of segments.
+    """
+    counts = []
+    for segments in (4, 16):
+        log_dir = tmp_path / str(segments)
+        plant_partition(log_dir / "t-0", keyed_segments(segments, 1))
+        disk = CountingDisk()
+        monkeypatch.setattr("kafkalog.jobs.audit.filesystem_for", lambda _, disk=disk: disk)
+        found = audited(log_dir, target_bytes=1)
+        assert (found.rows, found.totals["segments"]) == ([], segments)
+        counts.append(disk.listings)
+    assert counts == [3, 3]  # two of the plan, one of the first task
+
+
 def test_a_write_under_way_is_no_finding(tmp_path: Path) -> None:
     directory = plant_partition(tmp_path / "a" / "t-0", keyed_segments(3, 4))
     (partition,) = find_partitions([str(tmp_path / "a")], SystemFilesystem())

@@ -18,6 +18,7 @@ Needs pyarrow. One thread.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,8 +27,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalog.format.topic_names import TopicPartition
 from kafkalog.jobs.fleet import sums
-from kafkalog.jobs.tasks import run_job
+from kafkalog.jobs.tasks import progress, result_of
 from kafkalog.kernels.records.record_build import partition_keys
 from kafkalog.spark.logs.object_store import shown
 from kafkalog.spark.logs.open import open_logs, read_piece
@@ -283,25 +285,51 @@ def count_records(
     width_ms: int,
     target_bytes: int = TARGET_BYTES,
 ) -> Stats:
-    """Read everything once. Raises TaskFailed, and OSError for a directory that is deleted."""
-    pieces, owners = list[Piece](), []
-    for each in partitions:
-        logs = open_logs(Access(paths=(each.log_dir,)))
-        start, end = logs.bounds(each.topic, each.partition)
-        wanted = OffsetRange(each.topic, each.partition, start, end)
-        for piece in logs.pieces(wanted, target_bytes):
-            pieces.append(piece)
-            owners.append((each.topic, each.partition, each.directory))
-        logs.close()
+    """Read everything once. Raises TaskFailed, and OSError for a directory that is deleted.
+
+    A result is added as soon as those before it are: the sums do not depend on the order in which
+    tasks end, and memory has few results beside them.
+    """
+    owners = {(e.log_dir, e.topic, e.partition): e.directory for e in partitions}
     stats = Stats({(e.topic, e.partition, e.directory): Counts(width_ms) for e in partitions})
+    pieces = _pieces(partitions, target_bytes)
 
-    def merge(found: list[Counts]) -> Stats:
-        for owner, counts in zip(owners, found, strict=True):
-            stats.partitions[owner].merge(counts)
-        return stats
+    def counts_of(piece: Piece) -> Counts:
+        topic, partition = piece.range[:2]
+        log_dir = piece.place.rpartition("/")[0]
+        return stats.partitions[topic, partition, owners[log_dir, topic, partition]]
 
-    work = partial(count_piece, width_ms=width_ms)
-    return run_job("stats", pieces, work, merge, runner)
+    early: dict[int, Counts] = {}
+    added = 0
+    with (
+        progress("stats", pieces) as on_done,
+        closing(runner.stream(pieces, partial(count_piece, width_ms=width_ms))) as all_ended,
+    ):
+        for ended in all_ended:
+            early[ended.number] = result_of(ended)
+            on_done(ended.task)
+            while added in early:
+                counts_of(pieces[added]).merge(early.pop(added))
+                added += 1
+    return stats
+
+
+def _pieces(partitions: Sequence[FleetPartition], target_bytes: int) -> list[Piece]:
+    """The pieces of the partitions; those of a log directory are planned together."""
+    pieces: list[Piece] = []
+    for log_dir in dict.fromkeys(each.log_dir for each in partitions):
+        names = [TopicPartition(e.topic, e.partition) for e in partitions if e.log_dir == log_dir]
+        with closing(open_logs(Access(paths=(log_dir,)))) as logs:
+            known = logs.all_bounds(names)
+            bounds = {at: known.get(at) or logs.bounds(at.topic, at.partition) for at in names}
+            ranges = [OffsetRange(at.topic, at.partition, *each) for at, each in bounds.items()]
+            found = logs.all_pieces(ranges, target_bytes)
+            planned = {piece.range[:2] for piece in found}
+            for wanted in ranges:
+                if wanted[:2] not in planned:  # nothing is in it, or it was deleted: that raises
+                    found += logs.pieces(wanted, target_bytes)
+            pieces += found
+    return pieces
 
 
 def count_piece(piece: Piece, width_ms: int) -> Counts:

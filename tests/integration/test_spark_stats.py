@@ -6,6 +6,7 @@ Method: logs beside plain counts, forecasts beside a pass and a round that reall
 from __future__ import annotations
 
 import base64
+import gc
 import json
 import random
 from collections import Counter
@@ -131,6 +132,35 @@ def test_every_kind_of_record_is_counted(tmp_path: Path) -> None:
     assert partition_rows(pieces) == partition_rows(whole)
     assert key_rows(pieces, 5) == key_rows(whole, 5)
     assert (size_rows(pieces), time_rows(pieces)) == (sizes, time_rows(whole))
+
+
+class Memory(InProcess):
+    """Notes how many results are in memory when a task has ended."""
+
+    most = 0
+
+    def stream(self, *given: Any, **options: Any) -> Any:
+        for ended in super().stream(*given, **options):
+            results = sum(isinstance(each, Counts) for each in gc.get_objects())
+            self.most = max(self.most, results)
+            yield ended
+
+
+def test_memory_does_not_grow_with_the_tasks(tmp_path: Path) -> None:
+    """Goal: the driver holds sums, not the results of all tasks.
+    Method: counts that are alive, of two numbers of tasks.
+    """
+    most = []
+    for segments in (4, 16):
+        log_dir = tmp_path / str(segments)
+        plant_partition(log_dir / "t-0", keyed_segments(segments, 2))
+        partitions = find_partitions([str(log_dir)], SystemFilesystem())
+        runner = Memory()
+        found = count_records(partitions, runner, width_ms=60_000, target_bytes=1)
+        assert [row.records for row in partition_rows(found)] == [segments * 6]
+        most.append(runner.most)
+        del found
+    assert most[0] == most[1] <= 4
 
 
 def records_of(keys: list[int], first: int = 0) -> tuple[pa.Array, pa.Array, pa.Array]:

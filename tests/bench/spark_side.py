@@ -98,6 +98,11 @@ class SparkProcess:
         self._asked = 0
         self._wall_seconds = 0.0
 
+    @property
+    def pid(self) -> int:
+        """Of the driver; its JVM and the workers are below it."""
+        return self._process.pid
+
     @classmethod
     def of(cls, bench: Bench, place: str, **options: Any) -> Self:
         """In a directory of the benchmark, with a profile if the run has such."""

@@ -28,6 +28,7 @@ from kafkalog.jobs.fleet import find_partitions
 from kafkalog.jobs.on_spark import SparkRunner
 from kafkalog.jobs.tasks import InProcess
 from kafkalog.observe.logging import configure_logging
+from tests.bench import growth_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -212,6 +213,7 @@ WORKS: dict[str, Callable[..., Answer]] = {
     work.__name__: work
     for work in (scan, parquet, micro_batches, write, archive, compact, audit, decode)
 }
+WORKS |= growth_work.WORKS
 
 if __name__ == "__main__":
     main()

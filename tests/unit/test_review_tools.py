@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.bench import growth, plot, report
+from tests.bench import growth, plot, report, spark_growth
 from tests.bench.results import LOAD_CLIENT, Goal, Result, Round, Sample, to_json
 from tests.tools.interface import differences, interface, main
 from tests.tools.size import Size, size_of
@@ -83,6 +83,28 @@ def test_pages_and_picture_show_the_result_files() -> None:
 def test_the_page_of_growth_holds_what_was_measured() -> None:
     text = growth.PAGE.read_text(encoding="utf-8")
     assert report.replace_block(text, growth.as_page(growth.written())) == text
+
+
+def test_the_page_of_growth_of_jobs_holds_what_was_measured() -> None:
+    text = spark_growth.PAGE.read_text(encoding="utf-8")
+    assert report.replace_block(text, spark_growth.written()) == text
+
+
+def test_a_job_becomes_a_table_with_a_column_for_each_size() -> None:
+    """A row for each figure that the job has; rates are made of counts and seconds."""
+    columns = [
+        {"records": size, "segments": 16, "seconds": size / 500_000, "tasks": 16, "driver_mb": 95.5}
+        for size in (1_250_000, 5_000_000)
+    ]
+    origin = to_json(RESULT, None)
+    found = {"by_records": {"scan": columns}, "by_segments": {}, "on_a_store": {}, "size": 0.25}
+    lines = spark_growth.as_page({**origin, **found}).splitlines()
+    assert lines[:7] == [
+        *("**Records: scan**", "", "| records | 1,250,000 | 5,000,000 |", "| --- | --- | --- |"),
+        *("| s | 2.5 | 10 |", "| records/s | 500,000 | 500,000 |", "| tasks | 16 | 16 |"),
+    ]
+    assert lines[7] == "| driver, MB | 95.5 | 95.5 |"
+    assert lines[-1].endswith("one run; 0.25 of the full size.")
 
 
 def test_a_result_becomes_a_row() -> None:

@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkalog.env.clock import SystemClock
@@ -32,7 +32,7 @@ from kafkalog.format.disk.file_names import (
     segment_file_name,
 )
 from kafkalog.format.integers import INT64_MAX
-from kafkalog.jobs.tasks import Pack, packed, run_job
+from kafkalog.jobs.tasks import Pack, packed, progress, result_of
 from kafkalog.log.inspect.directory_check import (
     DirectoryListing,
     SmallFiles,
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 TARGET_BYTES = 128 << 20
 """Bytes of log in one task: a larger partition is checked by several tasks."""
 
+_TOTALS = ("partitions", "segments", "batches", "bytes", "errors", "warnings")
 _CHANGE_SECONDS = 0.2  # in which a daemon usually renames the files of a swap
 _CHECKS_MAX = 20  # of a possible write in progress: a daemon with a slow disk takes longer
 
@@ -115,9 +116,33 @@ def audit_directories(
 ) -> Audit:
     """Check the partitions; damage is a row, not an error. Raises TaskFailed, OSError."""
     filesystem = filesystem_for(each.directory for each in partitions)
-    tasks = [task for each in partitions for task in plan_tasks(each, filesystem, target_bytes)]
-    merge = partial(_merged, tasks)
-    return run_job("audit", tasks, audit_segments, merge, runner)
+    by_partition = [plan_tasks(each, filesystem, target_bytes) for each in partitions]
+    counts = {tasks[0].partition.directory: len(tasks) for tasks in by_partition if tasks}
+    # The largest tasks first, but partition by partition: reports are in memory until its end.
+    by_size = sorted(
+        by_partition, key=lambda some: -max((each.size_bytes for each in some), default=0)
+    )
+    tasks = [each for some in by_size for each in some]
+    parts: dict[str, dict[int, AuditedSegments]] = {}
+    joined: dict[str, Audit] = {}
+    with (
+        progress("audit", tasks) as on_done,
+        closing(runner.stream(tasks, audit_segments)) as all_ended,
+    ):
+        for ended in all_ended:
+            partition = ended.task.partition
+            own = parts.setdefault(partition.directory, {})
+            own[ended.number] = result_of(ended)
+            on_done(ended.task)
+            if len(own) == counts[partition.directory]:
+                in_order = [own[number] for number in sorted(own)]
+                joined[partition.directory] = _joined(partition, in_order)
+                del parts[partition.directory], own, in_order
+    found = [joined[directory] for directory in counts]
+    return Audit(
+        [row for each in found for row in each.rows],
+        {name: sum(each.totals[name] for each in found) for name in _TOTALS},
+    )
 
 
 def plan_tasks(
@@ -301,44 +326,33 @@ def _unreadable(file: str, error: OSError) -> Finding:
     return Finding(file, 0, f"cannot be read: {error.strerror or error}", FindingCode.UNREADABLE)
 
 
-def _merged(tasks: Sequence[AuditTask], found: Sequence[AuditedSegments]) -> Audit:
-    """Join the results of each partition, in the order of the partitions."""
-    rows, every = list[AuditRow](), list[SegmentReport]()
-    parts: dict[str, list[AuditedSegments]] = {}
-    partitions = {each.partition.directory: each.partition for each in tasks}
-    for task, each in zip(tasks, found, strict=True):
-        parts.setdefault(task.partition.directory, []).append(each)
-    for directory, own in parts.items():
-        partition = partitions[directory]
-        reports = [report for each in own for report in each.reports]
-        listing, small = own[0].listing, own[0].small
-        assert listing is not None, "the first task of a partition lists it"
-        assert small is not None
-        is_start_known = partition.knows_log_start and not partition.is_served
-        others = [finding for each in own for finding in each.others]
-        gone = (
-            parse_segment_file(each.file) for each in others if each.code is FindingCode.VANISHED
-        )
-        joined = join_reports(
-            listing,
-            reports,
-            small,
-            is_compacted=partition.may_have_gaps,
-            log_start_offset=partition.log_start_offset if is_start_known else None,
-            vanished=frozenset(each.offset for each in gone if each is not None),
-        )
-        rows += [_row(partition, finding) for finding in (*joined, *others)]
-        every += reports
+def _joined(partition: FleetPartition, own: Sequence[AuditedSegments]) -> Audit:
+    """Join the results of a partition's tasks, in the order of its segments."""
+    reports = [report for each in own for report in each.reports]
+    listing, small = own[0].listing, own[0].small
+    assert listing is not None, "the first task of a partition lists it"
+    assert small is not None
+    is_start_known = partition.knows_log_start and not partition.is_served
+    others = [finding for each in own for finding in each.others]
+    gone = (parse_segment_file(each.file) for each in others if each.code is FindingCode.VANISHED)
+    findings = join_reports(
+        listing,
+        reports,
+        small,
+        is_compacted=partition.may_have_gaps,
+        log_start_offset=partition.log_start_offset if is_start_known else None,
+        vanished=frozenset(each.offset for each in gone if each is not None),
+    )
+    rows = [_row(partition, finding) for finding in (*findings, *others)]
     severities = Counter(row.severity for row in rows)
-    totals = {
-        "partitions": len(parts),
-        "segments": len(every),
-        "batches": sum(each.batch_count for each in every),
-        "bytes": sum(each.size_bytes for each in every),
-        "errors": severities[Severity.ERROR.value],
-        "warnings": severities[Severity.WARNING.value],
-    }
-    return Audit(rows, totals)
+    figures = (
+        *(1, len(reports)),
+        sum(each.batch_count for each in reports),
+        sum(each.size_bytes for each in reports),
+        severities[Severity.ERROR.value],
+        severities[Severity.WARNING.value],
+    )
+    return Audit(rows, dict(zip(_TOTALS, figures, strict=True)))
 
 
 def _row(partition: FleetPartition, finding: Finding) -> AuditRow:

@@ -5,6 +5,7 @@ that are written, swapped and deleted from between the looks.
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import shutil
@@ -379,6 +380,35 @@ def test_segments_do_not_cost_a_listing_each(
         assert (found.rows, found.totals["segments"]) == ([], segments)
         counts.append(disk.listings)
     assert counts == [3, 3]  # two of the plan, one of the first task
+
+
+class Memory(InProcess):
+    """Notes how many reports are in memory when a task has ended."""
+
+    most = 0
+
+    def stream(self, *given: Any, **options: Any) -> Any:
+        for ended in super().stream(*given, **options):
+            reports = sum(isinstance(each, SegmentReport) for each in gc.get_objects())
+            self.most = max(self.most, reports)
+            yield ended
+
+
+def test_reports_are_joined_when_their_partition_has_ended(tmp_path: Path) -> None:
+    """Goal: the driver's memory does not grow with the partitions of a job.
+    Method: reports that are alive, of two numbers of partitions, in tasks of one segment.
+    """
+    most = []
+    for count in (2, 8):
+        for partition in range(count):
+            plant_partition(tmp_path / str(count) / f"t-{partition}", keyed_segments(3, 1))
+        runner = Memory()
+        partitions = find_partitions([str(tmp_path / str(count))], SystemFilesystem())
+        found = audit_directories(partitions, runner, target_bytes=1)
+        assert (found.rows, found.totals["segments"]) == ([], 3 * count)
+        most.append(runner.most)
+        del found
+    assert most[0] == most[1] <= 3 + 1
 
 
 def test_a_write_under_way_is_no_finding(tmp_path: Path) -> None:

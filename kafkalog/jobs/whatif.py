@@ -54,8 +54,11 @@ class WhatifTask:
 
     @property
     def size_bytes(self) -> int:
-        """See Task: a dry run reads everything, a forecast of retention almost nothing."""
-        return self.partition.size_bytes if self.with_compaction else 0
+        """See Task: a dry run reads everything, a forecast of retention almost nothing.
+
+        Not 0: Spark gets tasks without a size in one pack, which one slot would do alone.
+        """
+        return self.partition.size_bytes if self.with_compaction else 1
 
 
 class WhatifRow(NamedTuple):

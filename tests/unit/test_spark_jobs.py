@@ -16,10 +16,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafkalog.env.overlay_filesystem import overlay, overlay_in
-from kafkalog.jobs.fleet import columns_of, write_parquet
+from kafkalog.jobs.fleet import FleetPartition, columns_of, write_parquet
 from kafkalog.jobs.on_spark import TASKS_MIN, packs_of
 from kafkalog.jobs.pipeline import DAY_START_MS, MINUTES, a_day, reports_in_a_day
 from kafkalog.jobs.tasks import ProgressLine
+from kafkalog.jobs.whatif import WhatifTask
+from kafkalog.log.log_config import LogConfig
 from tests.sim.sim_clock import SimClock
 
 if TYPE_CHECKING:
@@ -41,6 +43,26 @@ def test_packs_hold_every_task_once_in_order(sizes: list[int], target_bytes: int
 
 def test_a_small_fleet_is_spread() -> None:
     assert TASKS_MIN <= len(packs_of([1_000] * 1_000)) <= 2 * TASKS_MIN
+
+
+def test_a_forecast_of_retention_is_spread() -> None:
+    """Its tasks read almost nothing, but there may be many, and on a store each one waits."""
+    partition = FleetPartition(
+        topic="t",
+        partition=0,
+        directory="/a/t-0",
+        log_dir="/a",
+        is_alone=False,
+        size_bytes=1 << 30,
+        log_start_offset=0,
+        knows_log_start=True,
+        high_watermark=None,
+        was_cleaned=False,
+        is_served=False,
+        config=LogConfig(),
+    )
+    task = WhatifTask(partition, 0, 0, with_compaction=False, map_bytes=0)
+    assert TASKS_MIN <= len(packs_of([task.size_bytes] * 1_000)) <= 2 * TASKS_MIN
 
 
 class Row(NamedTuple):

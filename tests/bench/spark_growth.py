@@ -104,9 +104,9 @@ def on_a_store(bench: Bench, size: float) -> dict[str, list[Column]]:
     found: dict[str, list[Column]] = {}
     for name in (*PLANS, _STREAM):
         found[name] = []
-        for share in SHARES:
+        for number, share in enumerate(SHARES):
             segments = max(int(STORE_SEGMENTS * size * share) // PARTITIONS, 5) * PARTITIONS
-            place = f"store-{name.replace(' ', '-')}-{segments}"
+            place = f"store-{name.replace(' ', '-')}-{number}"
             with SparkProcess.of(bench, place, with_spark=False) as process:
                 if name == _STREAM:
                     answer = process.ask("grown_trigger", segments=segments)

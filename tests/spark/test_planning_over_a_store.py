@@ -5,6 +5,7 @@ Method: a store of fsspec that counts requests, in simulated time (`latency_stor
 
 from __future__ import annotations
 
+import pickle
 import random
 import threading
 from typing import TYPE_CHECKING
@@ -17,6 +18,8 @@ from kafkalog.errors import UnknownPartition, UnknownTopic
 from kafkalog.format.disk.file_names import PARTITION_METADATA
 from kafkalog.format.disk.properties import encode_partition_metadata
 from kafkalog.format.topic_names import TopicPartition, encode_id
+from kafkalog.jobs.audit import plan_tasks
+from kafkalog.jobs.fleet import find_partitions
 from kafkalog.spark.logs.directory import DirectoryLogs
 from kafkalog.spark.logs.listed_store import Concurrent
 from kafkalog.spark.logs.object_store import filesystem_for
@@ -100,6 +103,24 @@ def test_a_plan_of_10_000_segments_takes_6_seconds_at_20_ms(
     assert world.now < 6.0
     assert world.requests["list"] <= 1 + 1 + partitions * (1 + segments * 4 // 1_000)
     assert world.bytes_read < len(pieces) * 16_000 + partitions * 300_000
+
+
+def test_a_task_has_its_own_part_alone(world: World) -> None:
+    """Goal: the bytes of a task do not grow with the log, those of all tasks only with it.
+    Method: the largest task of a query and of an audit, of logs of 10 and of 100 segments.
+    """
+    largest = []
+    for segments in (10, 100):
+        log_dir = f"{LOGS}-{segments}"
+        plant(world, f"/logs-{segments}", "t", 2, segments)
+        found = find_partitions([log_dir], filesystem_for([log_dir]))
+        audits = [plan_tasks(each, filesystem_for([log_dir]), TARGET_BYTES) for each in found]
+        given = batch_options({"path": log_dir, "subscribe": "t"})
+        logs = DirectoryLogs(given.access, requests=SimulatedRequests(world), cache=PlanCache())
+        tasks = *batch_pieces(logs, given, Wanted()), *(each for some in audits for each in some)
+        assert len(tasks) > 2 * 2 * segments * 0.7
+        largest.append(max(len(pickle.dumps(each)) for each in tasks))
+    assert largest[1] <= largest[0] + 16
 
 
 def test_a_second_plan_asks_for_listings_alone(world: World) -> None:

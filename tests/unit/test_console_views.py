@@ -788,8 +788,14 @@ def test_the_first_page_tells_that_retention_waits_for_the_clock() -> None:
     sim = filled()
     sim.clock.step_wall_ms(3_650 * DAY)
     sim.clock.advance_ms(5 * MINUTE)
-    (alert,) = [each for each in overview_view(sim.operations).troubles if "clock" in each]
-    assert "kafkalog retention run --accept-clock" in alert
+    (alert,) = [each for each in overview_view(sim.operations).alerts if "clock" in each.sentence]
+    assert "kafkalog retention run --accept-clock" in alert.sentence
+    assert (alert.runbook, alert.is_critical) == ("KafkalogRetentionHeldByClock", False)
+    sim.disk.capacity_bytes = 100_000
+    sim.clock.advance_ms(5 * MINUTE)
+    severities = [each.is_critical for each in overview_view(sim.operations).alerts]
+    assert severities == sorted(severities, reverse=True)
+    assert set(severities) == {True, False}
 
 
 def test_a_topic_beside_its_defaults() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from typing import TYPE_CHECKING, ClassVar
 
@@ -193,6 +194,12 @@ class RunbooksView(View):
 
 
 def runbooks_view(operations: Operations) -> RunbooksView:
+    """Blocks the first time."""
+    return RunbooksView(now_ms=operations.now_ms(), runbooks=list(runbook_rows()))
+
+
+@functools.cache
+def runbook_rows() -> tuple[RunbookRow, ...]:
     """The table of the index as rows. Blocks the first time."""
     rows, subject = list[RunbookRow](), ""
     tables = (each for each in blocks_of(runbooks()[_INDEX]) if each.kind == "table")
@@ -204,7 +211,7 @@ def runbooks_view(operations: Operations) -> RunbooksView:
             name=link.target, title=link.text, subject=subject, severity=texts[2], meaning=texts[3]
         )
         rows.append(row)
-    return RunbooksView(now_ms=operations.now_ms(), runbooks=rows)
+    return tuple(rows)
 
 
 # ---- versions, and the packages that the console ships

@@ -17,7 +17,7 @@ from kafkalog.console.assets import runbooks
 from kafkalog.console.charts import LEAST_SAMPLES, Chart, Unit, lay_out_chart, spark, thinned
 from kafkalog.console.formatting import number, plural, relative, span, visible
 from kafkalog.console.view import Fragment, View, listed_topics
-from kafkalog.console.views.daemon import LogDirView, TaskRow, log_dir_view, task_rows
+from kafkalog.console.views.daemon import LogDirView, TaskRow, log_dir_view, runbook_rows, task_rows
 from kafkalog.format.topic_names import is_internal
 from kafkalog.observe.history import HOUR_MS, TrafficRow
 
@@ -56,7 +56,7 @@ class LargeTopic(Fragment):
 class AlertView(Fragment):
     """What needs an operator. ``runbook``: the name of what to do; null: there is none.
 
-    critical: records cannot be appended or read, or nothing is deleted; the others are warnings.
+    ``is_critical``: as the index of the runbooks says, like the rule of Prometheus; else a warning.
     """
 
     sentence: str
@@ -192,7 +192,8 @@ def overview_view(operations: Operations) -> OverviewView:
     alerts += alerts_of_groups(operations.group_health())
     if operations.retention.clock_hold().logs:
         sentence = f"the wall clock jumped and retention waits: {WHAT_TO_DO}"
-        alerts.insert(0, _alert(sentence, "KafkalogRetentionHeldByClock", is_critical=True))
+        alerts.append(_alert(sentence, "KafkalogRetentionHeldByClock"))
+    alerts.sort(key=lambda each: not each.is_critical)
     rows = history.rows()
     return OverviewView.of(
         readiness,
@@ -279,13 +280,10 @@ _ONE_SHOT_MS = 86_400_000  # how long the failure of a task that runs once is sh
 _RUNBOOK_OF_FAULT = {"full": "disk-full"}
 
 
-def _alert(sentence: str, runbook: str = "", *, is_critical: bool = False) -> AlertView:
-    """Without the runbook where the package has none."""
-    return AlertView(
-        sentence=sentence,
-        is_critical=is_critical,
-        runbook=runbook if runbook in runbooks() else None,
-    )
+def _alert(sentence: str, runbook: str) -> AlertView:
+    """As severe as its runbook."""
+    is_critical = {each.name: each.severity for each in runbook_rows()}[runbook] == "critical"
+    return AlertView(sentence=sentence, is_critical=is_critical, runbook=runbook)
 
 
 def alerts_of(
@@ -295,30 +293,28 @@ def alerts_of(
     cleaner: CleanerHealth,
     now_ms: int,
 ) -> list[AlertView]:
-    """Worst first; empty when healthy."""
+    """Empty when healthy."""
     faulty = {each.log_dir for each in readiness.faults}
     alerts = [
         _alert(
             f"{each.log_dir} is {each.state}: {each.reason}",
             _RUNBOOK_OF_FAULT.get(each.state, "KafkalogLogDirOffline"),
-            is_critical=True,
         )
         for each in readiness.faults
     ]
     if readiness.offline_partitions:
         unserved = f"{plural(readiness.offline_partitions, 'partition')} not served"
-        alerts.append(_alert(unserved, "KafkalogLogDirOffline", is_critical=True))
+        alerts.append(_alert(unserved, "KafkalogLogDirOffline"))
     for each in log_dirs:
         if each.path not in faulty and each.used_ratio is not None:
             available_ratio = 1 - each.used_ratio
             if available_ratio < LEAST_FREE_RATIO:
-                is_critical = available_ratio < _CRITICAL_FREE_RATIO
-                runbook = "KafkalogDiskCritical" if is_critical else "KafkalogDiskLow"
+                is_low = available_ratio >= _CRITICAL_FREE_RATIO
+                runbook = "KafkalogDiskLow" if is_low else "KafkalogDiskCritical"
                 sentence = f"{each.path} has {available_ratio:.1%} available"
-                alerts.append(_alert(sentence, runbook, is_critical=is_critical))
+                alerts.append(_alert(sentence, runbook))
     alerts += [
-        _alert(f"{name} is dead", "KafkalogCleanerThreadDead", is_critical=True)
-        for name in cleaner.dead_threads
+        _alert(f"{name} is dead", "KafkalogCleanerThreadDead") for name in cleaner.dead_threads
     ]
     if cleaner.failed_logs:
         logs = plural(cleaner.failed_logs, "log")
@@ -369,8 +365,10 @@ def _of_tasks(tasks: Sequence[TaskRow], now_ms: int) -> Iterator[AlertView]:
         if each.is_failing and failed_ms is not None:
             # A task that runs once has no later run that could succeed.
             if period_ms is not None or now_ms - failed_ms <= _ONE_SHOT_MS:
-                runbook = "KafkalogRetentionStalled" if each.name == RETENTION_TASK else ""
-                yield _alert(f"task {each.name} failed: {each.last_error}", runbook)
+                # One failed check is not a stall yet: a warning.
+                runbook = "KafkalogRetentionStalled" if each.name == RETENTION_TASK else None
+                sentence = f"task {each.name} failed: {each.last_error}"
+                yield AlertView(sentence=sentence, is_critical=False, runbook=runbook)
         elif each.name == RETENTION_TASK and period_ms is not None:
             known = (each.last_success_ms, each.last_run_ms, each.next_run_ms)
             # Since when the end of a run is expected.
@@ -382,4 +380,4 @@ def _of_tasks(tasks: Sequence[TaskRow], now_ms: int) -> Iterator[AlertView]:
                 else:
                     ended = relative(ended_ms, now_ms)
                     sentence = f"retention is stalled: its last check ended {ended}"
-                yield _alert(sentence, "KafkalogRetentionStalled", is_critical=True)
+                yield _alert(sentence, "KafkalogRetentionStalled")

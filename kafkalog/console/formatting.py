@@ -91,6 +91,11 @@ def exact_span(length_ms: int) -> str:
     return " ".join(parts)
 
 
+def percent(ratio: float) -> str:
+    """0.5317 -> 53.2%."""
+    return f"{ratio:.1%}"
+
+
 def quantity(value: float) -> str:
     """Three digits or more: 0, 0.25, 12.5, 1,234."""
     if value >= 100 or value == round(value):

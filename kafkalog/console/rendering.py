@@ -123,6 +123,7 @@ def _environment() -> Environment:
         iso=formatting.iso,
         field=formatting.field,
         relative=formatting.relative,
+        percent=formatting.percent,
         quantity=formatting.quantity,
         duration=formatting.duration,
         visible=formatting.visible,

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field
 
 from kafkalog.broker.compaction.cleaning import LOG_CLEAN, WhyNot
 from kafkalog.console.drawings import Phase, Stretch, lay_out_timeline
-from kafkalog.console.formatting import number, plural, size, span
+from kafkalog.console.formatting import number, percent, plural, size, span
 from kafkalog.console.view import EnumValue, Fragment, View, listed_topics, page_of
 from kafkalog.format.topic_names import is_internal
 
@@ -321,7 +321,7 @@ def why_of(each: CompactedLog) -> str:
         return f"waits for its turn: number {each.rank}{due}"
     if why_not is WhyNot.BELOW_RATIO and plan is not None:
         least = each.status.log.config.min_cleanable_dirty_ratio
-        return f"{plan.cleanable_ratio:.1%} dirty; cleaned above {least:.1%}"
+        return f"{percent(plan.cleanable_ratio)} dirty; cleaned above {percent(least)}"
     failure = each.status.failure
     if why_not in _FAILED and failure is not None:
         return f"{_FAILED[why_not]} {plural(failure.attempts, 'time')}: {failure.reason}"

@@ -15,7 +15,7 @@ from kafkalog.broker.retention.clock_hold import WHAT_TO_DO
 from kafkalog.broker.retention.retention import RETENTION_TASK
 from kafkalog.console.assets import runbooks
 from kafkalog.console.charts import LEAST_SAMPLES, Chart, Unit, lay_out_chart, spark, thinned
-from kafkalog.console.formatting import number, plural, relative, span, visible
+from kafkalog.console.formatting import number, percent, plural, relative, span, visible
 from kafkalog.console.view import Fragment, View, listed_topics
 from kafkalog.console.views.daemon import LogDirView, TaskRow, log_dir_view, runbook_rows, task_rows
 from kafkalog.format.topic_names import is_internal
@@ -311,7 +311,7 @@ def alerts_of(
             if available_ratio < LEAST_FREE_RATIO:
                 is_low = available_ratio >= _CRITICAL_FREE_RATIO
                 runbook = "KafkalogDiskLow" if is_low else "KafkalogDiskCritical"
-                sentence = f"{each.path} has {available_ratio:.1%} available"
+                sentence = f"{each.path} has {percent(available_ratio)} available"
                 alerts.append(_alert(sentence, runbook))
     alerts += [
         _alert(f"{name} is dead", "KafkalogCleanerThreadDead") for name in cleaner.dead_threads

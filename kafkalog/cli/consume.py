@@ -5,11 +5,14 @@ when it is idle for consumer.instance.timeout.ms. What was printed and written i
 each page and at the end, and before the first page where each partition begins, as Kafka's consumer
 does: another member or the next run reads on there, also with another --from-beginning.
 
-Without one, and without --exit-at-end, it outlives restarts of the daemon, as Kafka's does.
+Without --exit-at-end it outlives restarts of the daemon, as Kafka's does. Members of groups are not
+stored: after a restart it joins its group again.
 """
 
 from __future__ import annotations
 
+import math
+import re
 import signal
 import sys
 import time
@@ -41,21 +44,22 @@ if TYPE_CHECKING:
 
 _WAIT_MS = 1000
 _AWAY_PAUSE_SECONDS = 0.5
+_AWAY_SECONDS = 300.0  # of a member of a group
+_UNKNOWN_INSTANCE = 40403  # docs/reference/errors.md
 _TERMINATED = 143  # what a shell says of a program that SIGTERM ended
+_OFFSET = re.compile("earliest|latest|-?[0-9]+")
 
 
 def _start(client: Client, topic: str, partition: int, wanted: str) -> int:
     """The offset to start at; -n is n before the end."""
-    if wanted.isascii() and wanted.isdigit():
+    if wanted.isdigit():
         return int(wanted)
     first, end = client.offset_range(topic, partition)
     if wanted == "earliest":
         return first
     if wanted == "latest":
         return end
-    if wanted.isascii() and wanted.startswith("-") and wanted[1:].isdigit():
-        return max(first, end - int(wanted[1:]))
-    raise click.UsageError("--offset takes earliest, latest, a number, or -n")
+    return max(first, end + int(wanted))
 
 
 class Printer:
@@ -143,7 +147,8 @@ def consume(
 
     Without --partition, reads all partitions that are served; exit 3 when one is not. With --group,
     --from-beginning is for partitions without a commit of the group. A daemon that restarts is
-    waited for, and reading goes on where it was; with --exit-at-end or --group the command ends.
+    waited for, and reading goes on where it was, with --group from the commits of the group, if the
+    daemon answers within five minutes; with --exit-at-end the command ends.
 
     With --output json, keys, values and headers that are JSON are shown as they are, text as
     strings, and other bytes in base64 with "key_format" or "value_format" beside it. A JSON string
@@ -153,6 +158,8 @@ def consume(
     """
     if from_beginning and offset is not None:
         raise click.UsageError("Give either --from-beginning or --offset")
+    if offset is not None and not _OFFSET.fullmatch(offset):
+        raise click.UsageError("--offset takes earliest, latest, a number, or -n")
     if group is not None and (partition is not None or offset is not None):
         raise click.UsageError(
             "--group reads the partitions that the group gives it, from its commits on: leave out "
@@ -172,7 +179,11 @@ def consume(
     waiting = _Waiting(topic, wanted, group, exits=exit_at_end)
     try:
         if group is not None:
-            _follow_in_group(client, topic, group, wanted, isolation, printer, waiting)
+            configs = {"auto.offset.reset": wanted}
+            if isolation is not None:
+                configs["isolation.level"] = isolation
+            member = _Member(client, topic, group, configs, exits=exit_at_end)
+            _follow_in_group(member, printer, waiting)
         else:
             _follow(client, topic, positions, isolation, printer, waiting)
     except OSError:  # of the output: how many records of it were written is not known
@@ -220,58 +231,94 @@ class _Waiting:
             click.echo(f"Waiting for records of {self._text}. Ctrl-C stops.", err=True)
 
 
-def _follow_in_group(
-    client: Client,
-    topic: str,
-    group: str,
-    wanted: str,
-    isolation: Isolation | None,
-    printer: Printer,
-    waiting: _Waiting,
-) -> None:
+def _follow_in_group(member: _Member, printer: Printer, waiting: _Waiting) -> None:
     """Join, print what the group gives this member and commit it, and leave in any case."""
-    configs = {"auto.offset.reset": wanted, "auto.commit.enable": "false"}
-    if isolation is not None:
-        configs["isolation.level"] = isolation
-    made = client.call("POST", path_of("consumers", group), {"format": "binary", **configs})
-    member = path_of("consumers", group, "instances", made.json["instance_id"])
-    printed: dict[tuple[str, int], int] = {}
     with _ends_between_records() as ends:
         try:
-            client.call("POST", f"{member}/subscription", {"topics": [topic]})
-            wait_ms = 0
             while True:
-                if not wait_ms:  # where it begins, too: else another run would begin elsewhere
-                    sys.stdout.buffer.flush()  # what cannot be written is not committed
-                    client.call("POST", f"{member}/offsets")
-                    printed.clear()
-                query = {"timeout": wait_ms}
-                answer = client.call(
-                    "GET",
-                    f"{member}/records",
-                    query=query,
-                    accept=BINARY,
-                    wait_seconds=wait_ms / 1000,
-                )
-                records = page_records(answer)
+                records = member.read()
                 for record in records:
                     with ends.held():
                         printer.write(record)
-                        printed[topic, record.partition] = record.offset + 1
+                        member.note_printed(record)
                     if printer.is_full:
                         return
-                wait_ms = 0 if records else _WAIT_MS
                 if not records:
                     if waiting.exits:
                         return
                     waiting.begin()
         finally:
+            member.leave()
+
+
+class _Member:
+    """An instance of a v2 consumer, which joins again after a restart of the daemon."""
+
+    def __init__(
+        self, client: Client, topic: str, group: str, configs: dict[str, str], *, exits: bool
+    ) -> None:
+        self._client = client if exits else client.with_retries(ONE_TRY)
+        self._topic = topic
+        self._group = group
+        self._configs = {**configs, "auto.commit.enable": "false"}
+        self._absence = _Absence(
+            "from the commits of the group", exits=exits, seconds_max=_AWAY_SECONDS
+        )
+        self._path: str | None = None  # of the instance; None: there is none
+        self._wait_ms = 0
+        self._printed: dict[tuple[str, int], int] = {}  # and not committed
+
+    def read(self) -> list[ConsumerRecord]:
+        """The next page; what was printed is committed before. Raises ClientError."""
+        while True:
             try:
-                sys.stdout.buffer.flush()
-                if printed:
-                    client.commit_offsets(group, printed)
-            finally:
-                client.call("DELETE", member)
+                path = self._path or self._join()
+                records = self._next_page(path)
+            except ClientError as error:
+                self._absence.wait(error, is_away=error.error_code == _UNKNOWN_INSTANCE)
+                # What was printed and not committed is printed again, as Kafka's consumer does:
+                # another member may have read on there meanwhile.
+                self._path, self._wait_ms, self._printed = None, 0, {}
+            else:
+                self._absence.end()
+                self._wait_ms = 0 if records else _WAIT_MS
+                return records
+
+    def note_printed(self, record: ConsumerRecord) -> None:
+        """To be committed."""
+        self._printed[self._topic, record.partition] = record.offset + 1
+
+    def leave(self) -> None:
+        """Commit what was printed, and leave the group."""
+        if self._path is None:
+            return
+        try:
+            sys.stdout.buffer.flush()
+            if self._printed:
+                self._client.commit_offsets(self._group, self._printed)
+        finally:
+            self._client.call("DELETE", self._path)
+
+    def _join(self) -> str:
+        instances = path_of("consumers", self._group)
+        made = self._client.call("POST", instances, {"format": "binary", **self._configs})
+        self._path = path_of("consumers", self._group, "instances", made.json["instance_id"])
+        self._client.call("POST", f"{self._path}/subscription", {"topics": [self._topic]})
+        return self._path
+
+    def _next_page(self, path: str) -> list[ConsumerRecord]:
+        if not self._wait_ms:  # where it begins, too: else another run would begin elsewhere
+            sys.stdout.buffer.flush()  # what cannot be written is not committed
+            self._client.call("POST", f"{path}/offsets")
+            self._printed.clear()
+        answer = self._client.call(
+            "GET",
+            f"{path}/records",
+            query={"timeout": self._wait_ms},
+            accept=BINARY,
+            wait_seconds=self._wait_ms / 1000,
+        )
+        return page_records(answer)
 
 
 class _Ends:
@@ -346,10 +393,7 @@ def _follow(
 
 
 class _Pages:
-    """Pages of records. A daemon that is away is waited for, unless the end of the log is the end.
-
-    It says once that the daemon is away, and once that it is back.
-    """
+    """Pages of records; a daemon that is away is waited for."""
 
     def __init__(
         self, client: Client, topic: str, isolation: Isolation | None, *, exits: bool
@@ -357,8 +401,7 @@ class _Pages:
         self._topic = topic
         self._isolation = isolation
         self._client = client if exits else client.with_retries(ONE_TRY)
-        self._exits = exits
-        self._is_away = False
+        self._absence = _Absence("where it was", exits=exits)
 
     def fetch(self, partition: int, offset: int, wait_ms: int) -> FetchedRecords:
         """The page from the offset on. Raises RequestFailed for damage, ClientError."""
@@ -374,24 +417,54 @@ class _Pages:
                     message += f" To read on after it: --partition {partition} --offset {last + 1}"
                 raise RequestFailed(message) from error
             except ClientError as error:
-                if self._exits or not _says_away(error):
-                    raise
-                self._tell(error)
-                time.sleep(_AWAY_PAUSE_SECONDS)
+                self._absence.wait(error)
             else:
-                self._tell(None)
+                self._absence.end()
                 return page
 
-    def _tell(self, failure: ClientError | None) -> None:
-        if self._is_away is (failure is not None):
-            return
-        self._is_away = failure is not None
-        text = "The daemon answers again; reading goes on."
-        if failure is not None:
+
+class _Absence:
+    """A daemon that is away: says once that it is waited for, and once that it is back.
+
+    seconds_max  how long it may be silent; one that is starting answers
+    """
+
+    def __init__(self, start: str, *, exits: bool, seconds_max: float = math.inf) -> None:
+        self._start = start
+        self._exits = exits
+        self._seconds_max = seconds_max
+        self._is_told = False
+        self._silent_since: float | None = None
+
+    def wait(self, failure: ClientError, *, is_away: bool = False) -> None:
+        """Until the next try. Raises the failure if it is another one, or has lasted too long."""
+        if self._exits or not (is_away or _says_away(failure)):
+            raise failure
+        now = time.monotonic()
+        if failure.status is not None:
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = now
+        elif now - self._silent_since > self._seconds_max:
+            raise failure
+        if not self._is_told:
+            self._is_told = True
             sys.stdout.buffer.flush()  # what was read before
-            state = state_of(failure)
-            text = f"{state}; waiting to read on where it was. Ctrl-C stops."
-        click.echo(text, err=True)
+            bound = (
+                "" if math.isinf(self._seconds_max) else f" up to {self._seconds_max:.0f} seconds"
+            )
+            click.echo(
+                f"{state_of(failure)}; waiting{bound} to read on {self._start}. Ctrl-C stops.",
+                err=True,
+            )
+        time.sleep(_AWAY_PAUSE_SECONDS)
+
+    def end(self) -> None:
+        """It has answered."""
+        self._silent_since = None
+        if self._is_told:
+            self._is_told = False
+            click.echo("The daemon answers again; reading goes on.", err=True)
 
 
 def _says_away(failure: ClientError) -> bool:

@@ -11,15 +11,16 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.daemon import ROOT, V2
+from tests.integration.daemon import ROOT, V2, Daemon
 from tests.integration.test_cli_over_http import done, run
 
 if TYPE_CHECKING:
-    from tests.integration.daemon import Daemon
+    from pathlib import Path
 
 SETTINGS = {"offsets_topic_num_partitions": "3", "http_trusted_proxies": "127.0.0.0/8"}
 
@@ -86,6 +87,13 @@ def commits(daemon: Daemon, group: str) -> dict[tuple[str, int], int]:
     return {(each["topic"], each["partition"]): each["offset"] for each in found}
 
 
+def wait_for_commits(daemon: Daemon, group: str, expected: dict[tuple[str, int], int]) -> None:
+    deadline = time.monotonic() + 60
+    while commits(daemon, group) != expected:
+        assert time.monotonic() < deadline, commits(daemon, group)
+        time.sleep(0.02)  # the test's own pace between two looks
+
+
 def ended_following(
     daemon: Daemon, *words: str, until: bytes, number: signal.Signals
 ) -> tuple[int, bytes, bytes]:
@@ -146,6 +154,63 @@ def test_a_member_that_is_ended_commits_and_leaves(
     assert (ended, messages) == (status, b"Processed a total of %d messages\n" % printed)
     assert commits(daemon, group) == {(group, 0): printed}
     assert daemon.request("GET", f"/v1/groups/{group}").json["members"] == []
+
+
+def test_a_member_outlives_a_restart_of_the_daemon(tmp_path: Path) -> None:
+    """It joins again and reads on from its commits: each record once, two lines say it."""
+    with Daemon(tmp_path, **SETTINGS) as daemon:
+        daemon.create_topic("t")
+        daemon.produce_text("t", "before")
+        words = ("t", "--group", "g", "--from-beginning", "--max-messages", "2")
+        with subprocess.Popen(
+            [*CONSUME, *words, "--url", f"http://127.0.0.1:{daemon.port}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+        ) as consuming:
+            assert consuming.stdout is not None
+            assert consuming.stderr is not None
+            assert consuming.stdout.readline() == b"before\n"
+            wait_for_commits(daemon, "g", {("t", 0): 1})
+            assert daemon.stop() == 0
+            told = consuming.stderr.readline()
+            assert told.endswith(
+                b"; waiting up to 300 seconds to read on from the commits of the group."
+                b" Ctrl-C stops.\n"
+            )
+            daemon.start()
+            daemon.produce_text("t", "after")
+            shown, messages = consuming.communicate(timeout=60)
+        assert (consuming.returncode, shown) == (0, b"after\n")
+        assert messages.decode().splitlines() == [
+            "The daemon answers again; reading goes on.",
+            "Processed a total of 2 messages",
+        ]
+        assert commits(daemon, "g") == {("t", 0): 2}
+        assert daemon.request("GET", "/v1/groups/g").json["members"] == []
+
+
+def test_a_member_ends_with_a_daemon_that_stays_away(tmp_path: Path) -> None:
+    """Ctrl-C while it is away: there is nothing to leave."""
+    with Daemon(tmp_path, **SETTINGS) as daemon:
+        daemon.create_topic("t")
+        daemon.produce_text("t", "a")
+        words = ("t", "--group", "g", "--from-beginning")
+        with subprocess.Popen(
+            [*CONSUME, *words, "--url", f"http://127.0.0.1:{daemon.port}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+        ) as consuming:
+            assert consuming.stdout is not None
+            assert consuming.stderr is not None
+            assert consuming.stdout.readline() == b"a\n"
+            assert daemon.stop() == 0
+            assert b"; waiting up to 300 seconds" in consuming.stderr.readline()
+            consuming.send_signal(signal.SIGINT)
+            _, messages = consuming.communicate(timeout=60)
+        assert consuming.returncode == 130
+        assert messages == b"Processed a total of 1 messages\n"
 
 
 def test_what_nobody_read_is_not_committed(daemon: Daemon) -> None:

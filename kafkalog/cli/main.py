@@ -18,14 +18,14 @@ import sys
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
 from kafkalog import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 _SENTENCE_MAX = 1_000
 _EXAMPLES_SHOWN = 3
@@ -33,6 +33,7 @@ _CALLED_FIRST = ("create", "describe", "explain", "list", "status")
 INTERRUPTED = 130
 _READER_GONE = 141  # what a shell says of a program that SIGPIPE ended
 _FAILED = 1
+_EXTRA = "Got unexpected extra argument"  # click's
 _REMEDIES = {
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), "Check the path."),
     errno.EISDIR: "Name a file in it.",
@@ -55,12 +56,15 @@ _HABITS = {  # what other programs call it, in lower case
     "consumer-groups": ("groups",),
     "log-dirs": ("dirs describe",),
     "reset": ("reset-offsets",),
+    "lag": ("groups describe",),
 }
 _ABSENT = {  # what there is not, and what to do
     "stop": "A daemon stops at Ctrl-C or SIGTERM (kill PID).",
     "kafka-server-stop": "A daemon stops at Ctrl-C or SIGTERM (kill PID).",
     "rename": "A topic keeps its name; create another one and copy the records.",
-    "kafka-acls": "kafkalog has no kafka-acls: see docs/how-to/security.md.",
+    **dict.fromkeys(
+        ("acls", "kafka-acls"), "kafkalog has no kafka-acls: see docs/how-to/security.md."
+    ),
     "kafka-server-start": "Use kafkalog server.",
     "kafka-reassign-partitions": "Use kafkalog dirs move.",
 }
@@ -72,9 +76,11 @@ _FOREIGN_OPTIONS: dict[str, tuple[str, ...] | str] = {
     "--property": "Kafka's print.key=true is --print-key, parse.key=true is --key-separator TEXT.",
     "--replication-factor": "There is one broker: leave it out.",
     "--timeout-ms": ("--exit-at-end",),
+    "--zookeeper": "There is no ZooKeeper: the daemon is at --url http://HOST:8082.",
     "-n": ("--max-messages",),
     "-o": ("--output",),
     "-p": ("--partitions", "--partition"),
+    "-v": "The version is -V, or kafkalog version.",
 }
 _TOOLS_OF = {  # group -> Kafka's tool for the same, whose verbs are options
     "configs": "kafka-configs",
@@ -95,6 +101,9 @@ class CommandGroup(click.Group):
     unknown command is refused with the names that are like it, here or in another group.
     """
 
+    sections: Mapping[str, Sequence[str]] = {}
+    """Titles over commands in its help; the others come last."""
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """``help`` before a command is --help after it.
 
@@ -107,8 +116,11 @@ class CommandGroup(click.Group):
         except click.NoSuchOption as error:
             if error.possibilities:
                 raise
+            foreign = _FOREIGN_OPTIONS.get(error.option_name)
             usage = _of_verb_option(self, ctx, args) or (
-                f"Options stand after the command: {ctx.command_path} COMMAND [OPTIONS]."
+                foreign
+                if isinstance(foreign, str)
+                else f"Options stand after the command: {ctx.command_path} COMMAND [OPTIONS]."
             )
             raise click.UsageError(f"{error.message} {usage}", ctx) from error
 
@@ -122,15 +134,23 @@ class CommandGroup(click.Group):
             return super().resolve_command(ctx, args)
         known = [each for each in self.list_commands(ctx) if not _is_hidden(self, ctx, each)]
         word = name.lower().removesuffix(".sh")
-        like = [each for each in _HABITS.get(word, ()) if each.split()[0] in known]
-        calls = [] if like or ctx.parent is not None else _elsewhere(self, ctx, [word, *args[1:]])
-        like = like or get_close_matches(word, known)
-        calls = calls or [f"{ctx.command_path} {each}" for each in like]
+        habits = _HABITS.get(word, ())
+        calls = [each for each in habits if each.split()[0] in known]
+        if not calls and ctx.parent is None:
+            verbs = (
+                found for verb in (word, *habits) if (found := _elsewhere(self, ctx, verb, args))
+            )
+            calls = next(verbs, [])
+        if not calls:
+            calls = get_close_matches(word, known)
+            if len(calls) == 1 and len(args) > 1 and not args[1].startswith("-"):
+                calls = [shlex.join([*calls, *args[1:]])]
+        calls = [f"{ctx.command_path} {each}" for each in calls]
         message = f"No such command '{name}'."
         if word in _ABSENT:
             message += f" {_ABSENT[word]}"
         elif calls:
-            message += f" Did you mean {' or '.join(calls)}?"
+            message += f" Did you mean {_listed(calls)}?"
         elif ctx.parent is not None and len(known) == 1:
             only = f"{known[0]}: {ctx.command_path} {known[0]}"
             message += f" There is only {only} {' '.join(args)}"
@@ -146,8 +166,14 @@ class CommandGroup(click.Group):
             for name, command in named
             if command is not None and not command.hidden
         ]
+        for title, names in self.sections.items():
+            shown = [row for each in names for row in rows if row[0] == each]
+            rows = [row for row in rows if row not in shown]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
         if rows:
-            with formatter.section("Commands"):
+            with formatter.section("Other" if self.sections else "Commands"):
                 formatter.write_dl(rows)
         examples = [_example_of(each) for name, each in sorted(named, key=_as_shown) if each]
         if ctx.parent is not None and any(examples):
@@ -176,17 +202,27 @@ def _is_hidden(group: click.Group, ctx: click.Context, name: str) -> bool:
     return command is None or command.hidden
 
 
-def _elsewhere(root: click.Group, ctx: click.Context, args: list[str]) -> list[str]:
-    """Where a command of this name is; of a verb before its subject, that subject's."""
+def _listed(calls: list[str]) -> str:
+    """a, b or c."""
+    return " or ".join(filter(None, (", ".join(calls[:-1]), calls[-1])))
+
+
+def _elsewhere(root: click.Group, ctx: click.Context, verb: str, args: list[str]) -> list[str]:
+    """Where a command of this name is; of a verb before its subject, that subject's.
+
+    One of Kafka's tools has the options that were given.
+    """
     groups = [
         name
         for name in root.list_commands(ctx)
         if isinstance(found := root.get_command(ctx, name), click.Group)
         and not found.hidden
-        and args[0] in found.list_commands(ctx)
+        and verb in found.list_commands(ctx)
     ]
+    if groups == ["compat"]:
+        return [shlex.join(["compat", verb, *args[1:]])]
     meant = get_close_matches(args[1], groups, n=1) if len(args) > 1 else []
-    return [f"{ctx.command_path} {name} {args[0]}" for name in meant or groups]
+    return [f"{name} {verb}" for name in meant or groups]
 
 
 def _refusal(error: click.NoSuchOption) -> click.UsageError:
@@ -220,12 +256,12 @@ def _example_of(command: click.Command) -> str:
     return " ".join(text.partition("Example: ")[2].partition("\n\n")[0].split())
 
 
-def _with_example(error: click.MissingParameter) -> click.UsageError:
-    """What is missing, and the example of the command's help."""
+def _with_example(error: click.UsageError) -> click.UsageError:
+    """What is missing or too much, and the example of the command's help."""
     example = _example_of(error.ctx.command) if error.ctx else ""
     if not example:
         return error
-    return click.UsageError(f"{error.format_message()} Example: {example}", error.ctx)
+    return click.UsageError(f"{error.format_message().rstrip('.')}. Example: {example}", error.ctx)
 
 
 @contextmanager
@@ -367,6 +403,22 @@ class LazyGroup(CommandGroup):
 class Root(LazyGroup):
     """The whole tree: the one place that ends the program."""
 
+    sections: ClassVar = {
+        "Commands": [
+            "server",
+            "topics",
+            "produce",
+            "consume",
+            "records",
+            "offsets",
+            "groups",
+            "configs",
+        ],
+        "Operation": ["health", "tasks", "dirs", "retention", "compact", "transactions", "backup"],
+        "Files": ["doctor", "segments", "offline", "adopt", "hand-back", "restore"],
+        "Tables and Spark": ["archive", "spark"],
+    }
+
     def make_context(
         self,
         info_name: str | None,
@@ -395,6 +447,10 @@ class Root(LazyGroup):
                 raise _refusal(error) from error
             except click.MissingParameter as error:
                 raise _with_example(error) from error
+            except click.UsageError as error:
+                if type(error) is click.UsageError and error.message.startswith(_EXTRA):
+                    raise _with_example(error) from error
+                raise
 
 
 def make_cli() -> click.Group:

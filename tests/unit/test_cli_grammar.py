@@ -57,14 +57,23 @@ def test_the_short_option_helps(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (("topic", "list"), "Did you mean kafkalog topics?"),
+        (("topic", "list"), "Did you mean kafkalog topics list?"),
+        (("group", "describe", "a b"), "Did you mean kafkalog groups describe 'a b'?"),
+        (("topics", "list", "--zookeeper", "z:2181"), "There is no ZooKeeper"),
+        (("ls", "topics"), "Did you mean kafkalog topics list?"),
+        (("ls",), "kafkalog tasks list, kafkalog topics list or kafkalog transactions list?"),
+        (("lag", "billing"), "Did you mean kafkalog groups describe?"),
+        (("acls",), "see docs/how-to/security.md"),
+        (("-v",), "The version is -V"),
+        (("topics", "create", "t", "3"), "argument (3). Example: kafkalog topics create orders"),
+        (("consume", "t", "--offset", "soon"), "--offset takes earliest, latest, a number, or -n"),
         (("topics", "lst"), "Did you mean kafkalog topics list?"),
         (("topics", "rm", "t"), "Did you mean kafkalog topics delete?"),
         (("topics", "show", "t"), "Did you mean kafkalog topics describe?"),
         (("topics", "explode"), "There are alter, create, delete, describe, list, trim."),
         (("segments", "vrify"), "Did you mean kafkalog segments verify?"),
         (("delete", "topic", "t"), "Did you mean kafkalog topics delete?"),
-        (("kafka-topics", "--list"), "Did you mean kafkalog compat kafka-topics?"),
+        (("kafka-topics", "--list"), "Did you mean kafkalog compat kafka-topics --list?"),
         (("simulate",), "Did you mean kafkalog retention simulate?"),
         (("topics", "list", "--exclude-interna"), "'--exclude-internal'?)"),
         (("topics", "create", "t", "--partition", "1"), "Did you mean '--partitions'?"),
@@ -78,8 +87,8 @@ def test_the_short_option_helps(words: tuple[str, ...]) -> None:
         (("status",), "Did you mean kafkalog health?"),
         (("log-dirs",), "Did you mean kafkalog dirs describe?"),
         (("consumer-groups", "--list"), "Did you mean kafkalog groups?"),
-        (("TOPICS", "list"), "Did you mean kafkalog topics?"),
-        (("topics", "Create", "t"), "Did you mean kafkalog topics create?"),
+        (("TOPICS", "list"), "Did you mean kafkalog topics list?"),
+        (("topics", "Create", "t"), "Did you mean kafkalog topics create t?"),
         (("topics", "rename", "a", "b"), "A topic keeps its name"),
         (("offsets", "orders"), "There is only get: kafkalog offsets get orders"),
         (("stop",), "A daemon stops at Ctrl-C or SIGTERM"),
@@ -132,6 +141,18 @@ def test_no_group_is_no_output() -> None:
 def test_the_help_says_how_to_begin() -> None:
     shown = run("--help").stdout
     assert "\n    kafkalog consume greetings --from-beginning\n" in shown
+
+
+def test_the_help_begins_with_what_is_called_first_and_names_every_command_once() -> None:
+    shown = run("--help").stdout
+    first, *others = shown.partition("\nCommands:\n")[2].split("\n\n")
+    assert [line.split()[0] for line in first.splitlines()][:3] == ["server", "topics", "produce"]
+    titles = [each.splitlines()[0] for each in others]
+    assert titles == ["Operation:", "Files:", "Tables and Spark:", "Other:"]
+    lines = shown.partition("\nCommands:\n")[2].splitlines()
+    names = [line.split()[0] for line in lines if line[:2] == "  " != line[1:3]]
+    root = root_command()
+    assert sorted(names) == root.list_commands(click.Context(root))
 
 
 def test_help_and_version_are_commands_too() -> None:

@@ -176,6 +176,7 @@ def test_a_strip_is_whole(segments: list[tuple[int, SegmentState]]) -> None:
 @pytest.mark.parametrize(
     ("shown", "expected"),
     [
+        (formatting.percent(0.5317), "53.2%"),
         (formatting.size(0), "0 B"),
         (formatting.size(1023), "1023 B"),
         (formatting.size(1024), "1.0 KiB"),

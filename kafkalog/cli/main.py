@@ -101,7 +101,7 @@ class CommandGroup(click.Group):
     unknown command is refused with the names that are like it, here or in another group.
     """
 
-    sections: Mapping[str, Sequence[str]] = {}
+    sections: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Titles over commands in its help; the others come last."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -403,7 +403,7 @@ class LazyGroup(CommandGroup):
 class Root(LazyGroup):
     """The whole tree: the one place that ends the program."""
 
-    sections: ClassVar = {
+    sections: ClassVar[Mapping[str, Sequence[str]]] = {
         "Commands": [
             "server",
             "topics",

@@ -268,7 +268,7 @@ class _Member:
         self._wait_ms = 0
         self._printed: dict[tuple[str, int], int] = {}  # and not committed
 
-    def read(self) -> list[ConsumerRecord]:
+    def read(self) -> tuple[ConsumerRecord, ...]:
         """The next page; what was printed is committed before. Raises ClientError."""
         while True:
             try:
@@ -306,7 +306,7 @@ class _Member:
         self._client.call("POST", f"{self._path}/subscription", {"topics": [self._topic]})
         return self._path
 
-    def _next_page(self, path: str) -> list[ConsumerRecord]:
+    def _next_page(self, path: str) -> tuple[ConsumerRecord, ...]:
         if not self._wait_ms:  # where it begins, too: else another run would begin elsewhere
             sys.stdout.buffer.flush()  # what cannot be written is not committed
             self._client.call("POST", f"{path}/offsets")

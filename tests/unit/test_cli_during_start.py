@@ -6,6 +6,8 @@ the command waits.
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +27,7 @@ from kafkalog.client import (
     Unavailable,
     UnknownTopic,
 )
-from kafkalog.client.messages import Address
+from kafkalog.client.messages import Address, Answer
 from kafkalog.client.records import FetchedRecords, Position
 from kafkalog.env import daemon_processes
 from kafkalog.server.api import Phase
@@ -181,6 +183,75 @@ def test_other_failures_end_a_consume(failure: ClientError, exits: bool) -> None
     with pytest.raises(type(failure)) as raised:
         followed(Leaving("a", failure, "b"), exits=exits)
     assert raised.value is failure
+
+
+class Forgetting:
+    """A client of a group: what its reads bring, from the offset 7 on, and what it called."""
+
+    def __init__(self, *outcomes: str | ClientError) -> None:
+        self._outcomes = list(outcomes)
+        self._offset = 7
+        self.calls: list[str] = []
+        self.commits: list[dict[tuple[str, int], int]] = []
+
+    def with_retries(self, _retries: Retries) -> Forgetting:
+        return self
+
+    def call(self, method: str, path: str, *_: object, **__: object) -> Answer:
+        word = path.rpartition("/")[2]
+        self.calls.append(f"{method} {word}")
+        if word == "g" and not isinstance(self._outcomes[0], ConnectFailed):
+            return Answer(200, {}, b'{"instance_id": "i"}')
+        if word not in ("records", "g"):
+            return Answer(204, {}, b"")
+        outcome = self._outcomes.pop(0)
+        if isinstance(outcome, ClientError):
+            raise outcome
+        value = base64.b64encode(outcome.encode()).decode()
+        entry = {"topic": "t", "partition": 0, "timestamp": 0, "key": None, "value": value}
+        self._offset += 1
+        return Answer(200, {}, json.dumps([entry | {"offset": self._offset - 1}]).encode())
+
+    def commit_offsets(self, _group: str, offsets: dict[tuple[str, int], int]) -> None:
+        self.commits.append(dict(offsets))
+
+
+def read_as_member(client: Forgetting) -> int:
+    """How many records a member of the group printed, at most two."""
+    printer = Printer(as_json=False, print_key=False, key_separator="", max_messages=2)
+    member = consume._Member(cast("Client", client), "t", "g", {}, exits=False)
+    consume._follow_in_group(member, printer, consume._Waiting("t", "latest", "g", exits=False))
+    return printer.count
+
+
+def test_a_member_joins_again_after_a_restart_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It ended with the daemon, which stores no members; Kafka's consumer goes on."""
+    monkeypatch.setattr(consume, "_AWAY_PAUSE_SECONDS", 0)
+    forgotten = ClientError("It left its group.", status=404, body={"error_code": 40403})
+    client = Forgetting("a", gone(), forgotten, "b")
+    assert read_as_member(client) == 2
+    joined = ["POST g", "POST subscription", "POST offsets", "GET records"]
+    assert client.calls == [*joined, "POST offsets", "GET records", *joined, *joined, "DELETE i"]
+    assert client.commits == [{("t", 0): 9}]
+    assert capsys.readouterr().err.splitlines() == [
+        "No answer from http://here:1: Connection refused; waiting up to 300 seconds to read on"
+        " from the commits of the group. Ctrl-C stops.",
+        "The daemon answers again; reading goes on.",
+    ]
+
+
+def test_a_member_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does it leave a group that nobody serves."""
+    monkeypatch.setattr(consume, "_AWAY_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(consume, "_AWAY_SECONDS", 0.0)
+    last = gone()
+    client = Forgetting("a", gone(), last)
+    with pytest.raises(ConnectFailed) as raised:
+        read_as_member(client)
+    assert raised.value is last
+    assert client.calls[-2:] == ["GET records", "POST g"]
 
 
 # ---- the port is not open yet

@@ -158,7 +158,7 @@ def plan_tasks(
         target_bytes = INT64_MAX
     sizes = [stats.get(segment_file_name(base, LOG_SUFFIX), 0) for base in listing.bases]
     packs = packed(sizes, target_bytes) or [Pack((), 0)]
-    tasks = []
+    tasks: list[AuditTask] = []
     for pack in packs:
         bases = [listing.bases[each] for each in pack.numbers]
         tasks.append(

@@ -22,7 +22,7 @@ from aiohttp import hdrs, web
 from kafkalog import __version__
 from kafkalog.env.process_facts import connection_descriptors, soft_descriptor_limit
 from kafkalog.errors import InvalidConfig
-from kafkalog.server.api import API_KEY
+from kafkalog.server.api import API_KEY, api_of
 from kafkalog.server.fast_path.front import FastPath
 from kafkalog.server.protocol.connection import ConnectionServer
 from kafkalog.server.protocol.endpoint import (
@@ -37,6 +37,7 @@ from kafkalog.server.protocol.media_types import JSON, check_charset, is_json
 from kafkalog.server.protocol.middleware import make_middleware
 from kafkalog.server.protocol.openapi import describe
 from kafkalog.server.protocol.origin import is_marked
+from kafkalog.server.protocol.schemas import NoBody, read_body
 from kafkalog.server.security.gate import Filters
 from kafkalog.server.security.tls import listening_context
 
@@ -240,6 +241,8 @@ def _typed(handler: _Handler) -> _Handler:
         if content_type is not None and not is_json(content_type):
             raise ApiError(415, f"This Content-Type is not accepted. Send {JSON}.")
         check_charset(content_type or JSON)
+        if spec.refuses_body and request.body_exists:
+            await read_body(NoBody, request, api_of(request), is_required=False)
         return await handler(request)
 
     return typed

@@ -164,6 +164,23 @@ def test_bad_json(daemon: Daemon, topic: str, name: str) -> None:
     assert end_offset(daemon, topic) == 0
 
 
+def test_a_body_that_nobody_reads(daemon: Daemon, topic: str) -> None:
+    """Of a native route that changes something: whoever sends one asks for what it does not do."""
+    group = "/v1/groups/asked"
+    commits = [{"topic": topic, "partition": 0, "offset": 0}]
+    daemon.request("PUT", f"{group}/offsets", {"offsets": commits})
+    for method, path in (
+        ("DELETE", f"{group}/offsets"),
+        ("DELETE", group),
+        ("POST", "/v1/producers"),
+        ("POST", f"/v1/topics/{topic}/partitions/0/log:roll"),
+    ):
+        answer = daemon.request(method, path, {"partitions": [{"topic": "other", "partition": 0}]})
+        assert "reads no body, and nothing was done" in str(refused(answer, 422, 422)["message"])
+    assert daemon.request("GET", f"{group}/offsets").json["offsets"][0]["topic"] == topic
+    assert daemon.request("DELETE", f"{group}/offsets", {}).json["removed"] == 1
+
+
 def test_an_empty_body(daemon: Daemon, topic: str) -> None:
     """422/42206 wherever a body is needed, as Confluent's v3; white space is no more."""
     cluster = daemon.cluster()

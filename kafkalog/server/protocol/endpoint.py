@@ -167,6 +167,8 @@ class Endpoint:
     right: Right | None = None  # of access, if it is one
     # A Content-Type that is missing, or an Accept that names none of ours, means the route's own.
     takes_any_type: bool = False
+    # No body is read; one that says something asks for what would not be done.
+    refuses_body: bool = False
 
     @property
     def takes_json_alone(self) -> bool:
@@ -260,6 +262,11 @@ class Routes:
                 " ".join(line.strip() for line in rest.split("\n")).strip(),
                 access.value if isinstance(access.value, Right) else None,
                 self._takes_any_type,
+                refuses_body=(
+                    method != hdrs.METH_GET
+                    and paths[0].startswith(NATIVE_PREFIX)
+                    and not (body or read)
+                ),
             )
             handler = _handler_of(make, spec, model, self._look_up, on_sink_pool=on_sink_pool)
             setattr(handler, _ATTRIBUTE, spec)

@@ -163,6 +163,8 @@ def error_numbers(path: str, spec: Endpoint) -> tuple[int, ...]:
             numbers.update(_WITH_MODEL)
     if spec.takes_json_alone:
         numbers.add(415)
+    if spec.refuses_body:
+        numbers.update((*_WITH_BODY, *_WITH_MODEL))
     if 40401 in numbers or any(isinstance(each, TopicsParameter) for each in spec.parameters):
         numbers.add(40002)  # a name that no topic can have
     return tuple(sorted(numbers))

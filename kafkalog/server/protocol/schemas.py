@@ -330,6 +330,10 @@ class ProduceRequest(BaseModel):
     records: Annotated[list[ProducedRecord], Field(min_length=1)]
 
 
+class NoBody(Schema):
+    """Of a request whose path and query say everything: absent, or an object without fields."""
+
+
 S = TypeVar("S", bound=Schema)
 # Of Confluent's v3 and of the Bridge alone.
 _STRICT_ABOUT_SHAPES = ("/v3/", "/kafka/v3/", "/admin/topics")
@@ -372,7 +376,9 @@ def parse_body(schema: type[S], data: bytes, *, shape_error: int = 422) -> S:
         message, first = problems[0], found[0]
         if first["type"] == "extra_forbidden":
             shape_error = 422 if shape_error == 400 else shape_error
-            if len(first["loc"]) == 1:
+            if schema is NoBody:
+                message = "This request reads no body, and nothing was done: leave it out."
+            elif len(first["loc"]) == 1:
                 message += did_you_mean(str(first["loc"][0]), schema.model_fields)
         raise ApiError(shape_error, message, validation_errors=problems) from error
 

@@ -367,7 +367,7 @@ def _spark_tasks(spark: SparkSession | None) -> int:
     """Tasks that Spark has done in this session."""
     if spark is None:
         return 0
-    store = spark.sparkContext._jsc.sc().statusStore()  # type: ignore[union-attr]
+    store = spark.sparkContext._jsc.sc().statusStore()
     return int(store.executorSummary("driver").totalTasks())
 
 

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,7 +22,10 @@ from tests.integration.test_cli_over_http import done, run
 if TYPE_CHECKING:
     from pathlib import Path
 
-SETTINGS = {"offsets_topic_num_partitions": "3", "http_trusted_proxies": "127.0.0.0/8"}
+SETTINGS: dict[str, Any] = {
+    "offsets_topic_num_partitions": "3",
+    "http_trusted_proxies": "127.0.0.0/8",
+}
 
 # A suite that a shell runs in the background hands down that SIGINT is ignored.
 CONSUME = ("env", "--default-signal=INT", sys.executable, "-m", "kafkalog", "consume")

@@ -103,6 +103,7 @@ def _message_class(descriptors: bytes, message: str) -> Any:  # noqa: ANN401 - p
         names = sorted(
             f"{file.package}.{each.name}" if file.package else each.name
             for file in files.file
+            if file.package != "google.protobuf"
             for each in file.message_type
         )
         raise UnusableSchema(
@@ -110,7 +111,9 @@ def _message_class(descriptors: bytes, message: str) -> Any:  # noqa: ANN401 - p
             f"(--include_imports); they have {', '.join(names[:20])}"
         ) from error
     except TypeError as error:
-        raise UnusableSchema(f"The file descriptors cannot be used: {error}") from error
+        raise UnusableSchema(
+            f"The file descriptors cannot be used (protoc --include_imports?): {error}"
+        ) from error
     return message_factory.GetMessageClass(found)
 
 
@@ -224,7 +227,8 @@ def _single_column(values: list[Any], field: Any, wanted: pa.DataType) -> pa.Arr
     message = field.message_type
     if message is None:
         if field.enum_type is not None:
-            names = {each.number: each.name for each in field.enum_type.values}
+            aliased = reversed(field.enum_type.values)  # of several names the first one counts
+            names = {each.number: each.name for each in aliased}
             values = [None if each is None else names.get(each, str(each)) for each in values]
         return pa.array(values, wanted)
     if message.full_name == _TIMESTAMP:

@@ -9,14 +9,18 @@ import datetime
 import functools
 import math
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
 
+from kafkalog.jobs.archive.formats.chosen import ChosenFormat
 from kafkalog.jobs.archive.formats.decoder import Decoder, UnusableSchema, table_type
 from kafkalog.jobs.archive.formats.protobuf_values import ProtobufDecoder
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytest.importorskip("google.protobuf")
 
@@ -413,3 +417,35 @@ def test_a_file_that_lacks_what_it_imports() -> None:
 
 def test_types_are_those_of_tables() -> None:
     assert table_type(DECODER.given) == DECODER.type == table_type(DECODER.type)
+
+
+# ---- Confluent's framing
+
+
+def framed(indexes: bytes, message: Any, schema_id: int = 7) -> bytes:
+    return b"\0" + schema_id.to_bytes(4, "big") + indexes + bytes(message.SerializeToString())
+
+
+def test_framed_messages_name_their_place_in_the_schema(tmp_path: Path) -> None:
+    """Without that they would all be dead letters."""
+    (tmp_path / "a.desc").write_bytes(DATA)
+    part = made(DATA, "p.All.Part")
+    for name, indexes, message, other in (
+        ("p.Inner", b"\x00", Inner(n=5), b"\x02\x02"),
+        ("p.All", b"\x02\x02", All(one_Int32=5), b"\x00"),
+        ("p.All.Part", b"\x04\x02\x00", part(x=5), b"\x02\x02"),
+    ):
+        schema = f"{tmp_path}/a.desc:{name}"
+        decoder = ChosenFormat("value", "protobuf", schema, frozenset({7})).decoder()
+        assert decoder is not None
+        values = [framed(indexes, message), framed(other, message), None]
+        values += [
+            framed(indexes, message, 8),
+            framed(b"", type(message)()),
+            framed(indexes, type(message)()),
+        ]
+        rows, faults = decoded(decoder, *values)
+        assert [each is None for each in rows] == [False, True, True, True, True, False]
+        assert 5 in rows[0].values()
+        assert faults[1] == faults[4] == "its schema id is followed by the place of another message"
+        assert faults[3].startswith("it has schema id 8")

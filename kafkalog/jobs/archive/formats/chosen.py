@@ -58,7 +58,10 @@ class ChosenFormat:
             raise UnusableSchema(f"{self.schema or self.part}: {error.message}") from error
         except ValueError as error:  # not JSON
             raise UnusableSchema(f"{self.schema} cannot be read: {error}") from error
-        return Framed(decoder, self.schema_ids) if self.schema_ids else decoder
+        if not self.schema_ids:
+            return decoder
+        place = decoder.place if isinstance(decoder, ProtobufDecoder) else b""
+        return Framed(decoder, self.schema_ids, place)
 
     def _decoder(self, sample: Iterable[bytes], has: pa.DataType | None) -> Decoder:
         if self.is_inferred:

@@ -105,10 +105,14 @@ def expanded(values: pa.Array, rows: np.ndarray, count: int) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """Values in Confluent's framing, of these schema ids; a decoder has what is behind it."""
+    """Values in Confluent's framing, of these schema ids; a decoder has what is behind it.
+
+    place  what is behind the id of every value: that of protobuf's message in its schema
+    """
 
     decoder: Decoder
     ids: frozenset[int]
+    place: bytes = b""
 
     @property
     def type(self) -> pa.DataType:
@@ -123,8 +127,14 @@ class Framed:
         known = rows[is_known]
         framed = column.take(pa.array(known))  # binary_slice fails where no byte is left
         bodies = pc.binary_replace_slice(framed, 0, FRAME_BYTES, b"")
+        others: list[int] = []
+        if self.place:
+            is_it = pc.starts_with(bodies, self.place).to_numpy(zero_copy_only=False)
+            others, known = known[~is_it].tolist(), known[is_it]
+            bodies = pc.binary_replace_slice(bodies.filter(is_it), 0, len(self.place), b"")
         values, faults = self.decoder.decode(bodies)
         found = {int(known[row]): reason for row, reason in faults.items()}
+        found |= dict.fromkeys(others, "its schema id is followed by the place of another message")
         for row, number in zip(rows[~is_known].tolist(), ids[~is_known].tolist(), strict=True):
             found[row] = (
                 "it does not begin as in Confluent's framing, with a zero byte and a schema id"

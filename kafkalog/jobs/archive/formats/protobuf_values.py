@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from kafkalog.format.field_reader import encode_varint
 from kafkalog.jobs.archive.formats.decoder import (
     UnusableSchema,
     conform,
@@ -57,6 +58,24 @@ class ProtobufDecoder:
         """Raises UnusableSchema."""
         descriptor = _message_class(descriptors, message).DESCRIPTOR
         return cls(descriptors, message, _message_type(descriptor, "", ()))
+
+    @property
+    def place(self) -> bytes:
+        """What Confluent's framing has behind the schema id: where the message is in its schema.
+
+        A count and the index in each message around it, as varints; a zero for the first message.
+        Map entries are no messages of the source.
+        """
+        indexes: list[int] = []
+        each = _message_class(self.descriptors, self.message).DESCRIPTOR
+        while each is not None:
+            around = each.containing_type
+            top = each.file.message_types_by_name.values()
+            siblings = top if around is None else around.nested_types
+            names = [one.full_name for one in siblings if not one.GetOptions().map_entry]
+            indexes.insert(0, names.index(each.full_name))
+            each = around
+        return b"".join(map(encode_varint, [0] if indexes == [0] else [len(indexes), *indexes]))
 
     def decode(self, column: pa.Array) -> Decoded:
         """See Decoder."""

@@ -37,16 +37,17 @@ _PLAIN = {
     "string": pa.utf8(),
 }
 _LOGICAL = {
-    "date": pa.date32(),
-    "time-millis": pa.time32("ms"),
-    "time-micros": pa.time64("us"),
-    "timestamp-millis": pa.timestamp("ms", tz="UTC"),
-    "timestamp-micros": pa.timestamp("us", tz="UTC"),
-    "timestamp-nanos": pa.timestamp("ns", tz="UTC"),
-    "local-timestamp-millis": pa.timestamp("ms"),
-    "local-timestamp-micros": pa.timestamp("us"),
-    "local-timestamp-nanos": pa.timestamp("ns"),
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", tz="UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", tz="UTC"),
+    ("long", "timestamp-nanos"): pa.timestamp("ns", tz="UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
+"""What a logical type is made of, and its name: on any other type it is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,9 @@ def _read(column: pa.Array, decoder: AvroDecoder) -> pa.Array:
                 f"{len(value) - stream.tell()} bytes follow the record: it has another schema", row
             )
     try:
-        return conform(pa.array(rows, decoder.given), decoder.type)
+        found = pa.array(rows, decoder.given)
+        found.validate(full=True)  # a time may be outside a day
+        return conform(found, decoder.type)
     except (pa.ArrowException, OverflowError, TypeError) as error:
         raise ValueError(f"it does not fit the columns: {error}") from error
 
@@ -134,7 +137,10 @@ def _without_logical(schema: Any) -> Any:  # noqa: ANN401 - JSON
 
 def avro_type(schema: Any) -> pa.DataType:  # noqa: ANN401 - JSON
     """The type of a schema. Raises UnusableSchema for what no column can hold."""
-    found, may_be_null = _SchemaReader().type_of(schema, "", "", ())
+    try:
+        found, may_be_null = _SchemaReader().type_of(schema, "", "", ())
+    except KeyError as error:
+        raise UnusableSchema(f"The Avro schema is not valid: a type lacks {error}") from error
     if may_be_null:
         raise UnusableSchema("The Avro schema is a union with null: give the schema in it")
     return found
@@ -156,6 +162,8 @@ class _SchemaReader:
         """The type of a part and whether it may be null; ``around``: the records that it is in."""
         if isinstance(schema, list):
             others = [each for each in schema if each != "null"]
+            if not others:
+                raise _unusable(path, "is null alone: no column can hold it")
             if len(others) != 1:
                 raise _unusable(path, "is a union of several types, which no column can hold")
             found, _ = self.type_of(others[0], path, namespace, around)
@@ -163,6 +171,8 @@ class _SchemaReader:
         if isinstance(schema, str):
             if schema in _PLAIN:
                 return _PLAIN[schema], False
+            if schema == "null":
+                raise _unusable(path, "is null alone: no column can hold it")
             name = schema if "." in schema or not namespace else f"{namespace}.{schema}"
             name = name if name in self._named else schema
             if name in around:
@@ -178,13 +188,12 @@ class _SchemaReader:
         self, schema: Mapping[str, Any], path: str, namespace: str, around: tuple[str, ...]
     ) -> pa.DataType:
         kind = schema["type"]
-        if schema.get("logicalType") == "decimal":
-            precision = int(schema.get("precision", 0))
-            if not 0 < precision <= 38:
-                raise _unusable(path, f"has {precision} digits: a column has 1 to 38")
-            return pa.decimal128(precision, int(schema.get("scale", 0)))
-        if schema.get("logicalType") in _LOGICAL:
-            return _LOGICAL[schema["logicalType"]]
+        if not isinstance(kind, str):
+            raise _unusable(path, f"has no name of a type, but {kind!r}")
+        if (kind, schema.get("logicalType")) in _LOGICAL:
+            return _LOGICAL[kind, schema["logicalType"]]
+        if kind == "bytes" and schema.get("logicalType") == "decimal":
+            return _decimal(schema, path)
         if kind == "array":
             return pa.list_(self.type_of(schema["items"], f"{path}[]", namespace, around)[0])
         if kind == "map":
@@ -203,7 +212,8 @@ class _SchemaReader:
         if schema["type"] == "enum":
             return pa.utf8()
         if schema["type"] == "fixed":
-            return pa.binary(int(schema["size"]))
+            is_decimal = schema.get("logicalType") == "decimal"
+            return _decimal(schema, path) if is_decimal else pa.binary(int(schema["size"]))
         fields = []
         for each in schema["fields"]:
             at = f"{path}.{each['name']}" if path else each["name"]
@@ -214,6 +224,13 @@ class _SchemaReader:
         if not fields:
             raise _unusable(path, "is a record without fields, which no column can hold")
         return pa.struct(fields)
+
+
+def _decimal(schema: Mapping[str, Any], path: str) -> pa.DataType:
+    precision = int(schema.get("precision", 0))
+    if not 0 < precision <= 38:
+        raise _unusable(path, f"has {precision} digits: a column has 1 to 38")
+    return pa.decimal128(precision, int(schema.get("scale", 0)))
 
 
 def _unusable(path: str, what: str) -> UnusableSchema:

@@ -243,8 +243,10 @@ def conform(values: pa.Array, wanted: pa.DataType) -> pa.Array:
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
         offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
         return pa.ListArray.from_arrays(offsets, inner, type=wanted, mask=values.is_null())
-    if pa.types.is_timestamp(values.type):
-        return values.cast(wanted, safe=values.type.unit != "ns")  # nanoseconds are cut
+    if pa.types.is_timestamp(values.type) and values.type.unit == "ns":
+        is_null = values.is_null().to_numpy(zero_copy_only=False)
+        nanos = values.cast(pa.int64()).fill_null(0).to_numpy()
+        return pa.array(nanos // 1000, mask=is_null).cast(wanted)  # cut towards the past
     return values.cast(wanted)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from typing import Any
 
 import pyarrow as pa
@@ -68,7 +69,13 @@ def _of(value: Any, wanted: pa.DataType) -> Any:
     if pa.types.is_floating(wanted):
         if type(value) not in (int, _Number):
             raise Fault
-        return float(value)
+        if wanted != pa.float32():
+            return float(value)
+        try:
+            (narrow,) = struct.unpack("f", struct.pack("f", value))
+        except OverflowError as error:
+            raise Fault from error
+        return narrow
     if type(value) is not (bool if pa.types.is_boolean(wanted) else str):
         raise Fault
     return value

@@ -5,13 +5,15 @@ Method: JSON of any shape, damaged anywhere, in batches with nulls; the twin tak
 from __future__ import annotations
 
 import json
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, strategies as st
 
 from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
-from kafkalog.jobs.archive.formats.decoder import Framed, conform, table_type
+from kafkalog.jobs.archive.formats.decoder import Framed, UnusableSchema, conform, table_type
 from kafkalog.jobs.archive.formats.json_types import inferred_type, united_type
 from kafkalog.jobs.archive.formats.json_values import JsonDecoder
 from kafkalog.jobs.archive.formats.records import RecordDecoder
@@ -25,6 +27,7 @@ TYPES = [
             ("a", pa.int64()),
             ("s", pa.utf8()),
             ("f", pa.float64()),
+            ("n", pa.float32()),
             ("b", pa.bool_()),
             ("o", INNER),
             ("l", pa.list_(pa.int32())),
@@ -33,14 +36,15 @@ TYPES = [
     ),
     pa.struct([pa.field("s", pa.utf8(), nullable=False), pa.field("o", INNER, nullable=False)]),
 ]
-NAMES = st.sampled_from(["a", "s", "f", "b", "o", "l", "m", "x", "other"])
+NAMES = st.sampled_from(["a", "s", "f", "n", "b", "o", "l", "m", "x", "other"])
 LEAVES = (
     st.none()
     | st.booleans()
     | st.integers(-(1 << 66), 1 << 66)
     | st.integers(-9, 9)
-    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.floats()
     | st.text(max_size=5)
+    | st.sampled_from(["NaN", 'a"Infinity', "\\NaN", "Inf"])
 )
 DOCUMENTS = st.recursive(
     LEAVES,
@@ -53,6 +57,7 @@ FITTING = st.fixed_dictionaries(
         "a": st.integers(-9, 9) | st.none(),
         "s": st.text(max_size=9),
         "f": st.floats(allow_nan=False, allow_infinity=False) | st.integers(-9, 9),
+        "n": st.floats(width=32, allow_nan=False, allow_infinity=False) | st.floats(),
         "b": st.booleans(),
         "o": st.fixed_dictionaries({"x": st.integers(-9, 9)}, optional={"s": st.text(max_size=3)}),
         "l": st.lists(st.integers(-9, 9), max_size=3),
@@ -61,6 +66,7 @@ FITTING = st.fixed_dictionaries(
     },
 )
 PARTS = [b"", b" ", b"\n", b"\0", b"{", b"}", b"[", b"]", b",", b'"', b"\\", b"{}", b"\xff", b"1"]
+PARTS += [b"NaN", b"-Infinity", b"\\ud800", b"\\udc00", b"e400", b".5"]
 
 
 @st.composite
@@ -175,3 +181,82 @@ def test_what_is_inferred_depends_on_no_order(values: list[bytes], random: Any) 
         assert moved == [
             None if each is None else {**each, "new": None} for each in decoded.values.to_pylist()
         ]
+
+
+S, N = pa.utf8(), pa.int64()
+FAULTS: list[tuple[pa.DataType, bytes, str]] = [
+    (N, b'{"a": 9223372036854775808}', "couldn't parse:9223372036854775808"),
+    (N, b'{"a": 1.0}', "couldn't parse:1.0"),
+    (N, b'{"a": "1"}', "changed from number to string"),
+    (N, b'{"a": 1, "a": 2}', "Column(/a) was specified twice"),
+    (N, b'{"a": null, "a": 2}', "Column(/a) was specified twice"),
+    (N, b'{"a": NaN}', "NaN or Infinity"),
+    (N, b'{"b": [1, -Infinity]}', "NaN or Infinity"),
+    (N, b'{"b": 1e400}', "too big"),
+    (N, b'{"a": 1}{"a": 2}', "more than one JSON value"),
+    (N, b'[{"a": 1}]', "not a JSON object"),
+    (N, b"", "not a JSON object"),
+    (S, b'{"a": "\\ud800"}', "surrogate pair"),
+    (S, b'{"a": "\\udc00\\ud800"}', "surrogate pair"),
+    (S, b'{"\\ud800": 1}', "surrogate pair"),
+    (S, b'{"a": 5}', "changed from string to number"),
+    (S, b'{"a": "\xff"}', "not UTF-8"),
+    (pa.float32(), b'{"a": 1e39}', "too large for its column"),
+    (pa.float64(), b'{"a": Infinity}', "NaN or Infinity"),
+    (pa.time32("ms"), b'{"a": -1}', "time32[ms] -1 is not within"),
+    (pa.date32(), b'{"a": "2024-02-30"}', "2024-02-30"),
+    (pa.timestamp("us", tz="UTC"), b'{"a": 1700000000000}', "changed from string to number"),
+]
+ROWS: list[tuple[pa.DataType, bytes, Any]] = [
+    (S, b'{"a": "\\ud83d\\ude00\\u0000", "b": "NaN", "\\"Inf": 1}', "\U0001f600\0"),
+    (S, b'{"\\u0061": "x"}', "x"),
+    (N, b' {"b": {"c": [[]]}, "a": -0}\n', 0),
+    (N, b'{"b": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", None),
+    (N, b'{"b": ' + b'{"c":' * 100_000 + b"1" + b"}" * 100_001, None),
+    (pa.float32(), b'{"a": 16777217}', 16777216.0),
+    (pa.date32(), b'{"a": "2024-02-29"}', date(2024, 2, 29)),
+    (
+        pa.timestamp("us", tz="UTC"),
+        b'{"a": "1969-12-31T23:59:59.999999999Z"}',
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC),
+    ),
+    (
+        pa.timestamp("us", tz="UTC"),
+        b'{"a": "2024-01-01T02:00+02:00"}',
+        datetime(2024, 1, 1, 0, 0, 0, 0, UTC),
+    ),
+]
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+@pytest.mark.parametrize(("kind", "text", "words"), FAULTS)
+def test_a_fault_and_its_neighbours(
+    kind: pa.DataType, text: bytes, words: str, is_closed: bool
+) -> None:
+    decoder = JsonDecoder(pa.struct([("a", kind)]), is_closed)
+    decoded = decoder.decode(pa.array([b"{}", text, None, b'{"a": null}'], pa.binary()))
+    assert decoded.values.to_pylist() == [{"a": None}, None, None, {"a": None}]
+    assert list(decoded.faults) == [1]
+    assert is_closed or words in decoded.faults[1]
+
+
+@pytest.mark.parametrize(("kind", "text", "value"), ROWS)
+def test_what_is_a_row(kind: pa.DataType, text: bytes, value: Any) -> None:
+    decoder = JsonDecoder(pa.struct([("a", kind)]))
+    decoded = decoder.decode(pa.array([text, b"{}"], pa.binary()))
+    assert (decoded.faults, decoded.values.to_pylist()) == ({}, [{"a": value}, {"a": None}])
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (pa.map_(S, N), "Field o.a is a map"),
+        (pa.list_(pa.map_(S, N)), r"Field o.a\[\] is a map"),
+        (pa.binary(), "Field o.a has bytes"),
+        (pa.binary(3), "Field o.a has bytes"),
+    ],
+)
+def test_types_that_json_has_no_values_of(kind: pa.DataType, words: str) -> None:
+    """An Avro schema may have them, or a table that had another format."""
+    with pytest.raises(UnusableSchema, match=words):
+        JsonDecoder(pa.struct([("o", pa.struct([("a", kind)]))]))

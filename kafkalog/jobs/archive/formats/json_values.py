@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,7 @@ import pyarrow.json as pj
 
 from kafkalog.jobs.archive.formats.decoder import (
     RowFault,
+    UnusableSchema,
     conform,
     decoded_by_halves,
     missing_field,
@@ -30,10 +32,14 @@ from kafkalog.jobs.archive.formats.decoder import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from kafkalog.jobs.archive.formats.decoder import Decoded
 
 _SPACE = " \t\r\n"
 _ROW = re.compile(r"\s*in row (\d+)$")
+_CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(NaN|Inf)', re.DOTALL)
+"""A string, or outside of all strings a constant."""
 _WRAPPED = "v"
 
 
@@ -47,6 +53,10 @@ class JsonDecoder:
 
     given: pa.DataType
     is_closed: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises UnusableSchema for what only Avro's schemas have."""
+        _check(self.given, "")
 
     @property
     def type(self) -> pa.DataType:
@@ -70,15 +80,22 @@ def _parsed(column: pa.Array, decoder: JsonDecoder) -> pa.Array:
     else:
         fields = [pa.field(_WRAPPED, decoder.given)]
         lines = pc.binary_join_element_wise(f'{{"{_WRAPPED}":', texts, "}\n", "")
+    if is_object and not decoder.is_closed:  # else each number is in a column
+        _check_constants(texts, lines)
     try:
         read = _read(lines, fields, "us", is_closed=decoder.is_closed or not is_object)
     except ValueError:
-        if not _has_timestamps(decoder.given):
+        if not _has(decoder.given, pa.types.is_timestamp):
             raise
         read = _read(lines, fields, "ns", is_closed=decoder.is_closed or not is_object)
     if read.num_rows != len(column):
         raise ValueError("it is more than one JSON value")
     parts = [read.column(each.name).combine_chunks() for each in fields]
+    for leaf in chain.from_iterable(map(_leaves, parts)):
+        if pa.types.is_floating(leaf.type) and pc.any(pc.invert(pc.is_finite(leaf))).as_py():
+            raise ValueError("a number is not finite, or too large for its column")
+        if pa.types.is_time(leaf.type):
+            leaf.validate(full=True)
     parts = [conform(part, each.type) for part, each in zip(parts, fields, strict=True)]
     if not is_object:
         return conform(parts[0], decoder.type)
@@ -96,6 +113,16 @@ def _lines(texts: pa.Array) -> pa.Array:
         if not _are_objects(texts):
             raise ValueError("it is not a JSON object")
     return pc.binary_join_element_wise(texts, "", "\n")
+
+
+def _check_constants(texts: pa.Array, lines: pa.Array) -> None:
+    """Raise RowFault for NaN or an infinity, which pyarrow's reader takes, in any field."""
+    held = lines.buffers()[2].to_pybytes()
+    if b"NaN" not in held and b"Inf" not in held:
+        return
+    for row in np.flatnonzero(pc.match_substring_regex(texts, "NaN|Inf")).tolist():
+        if any(found[1] for found in _CONSTANT.finditer(texts[row].as_py())):
+            raise RowFault("it has NaN or Infinity, which JSON does not have", row)
 
 
 def _are_objects(texts: pa.Array) -> bool:
@@ -139,9 +166,31 @@ def _wire_type(given: pa.DataType, unit: str) -> pa.DataType:
     return given
 
 
-def _has_timestamps(given: pa.DataType) -> bool:
-    if pa.types.is_timestamp(given):
-        return True
+def _leaves(values: pa.Array) -> Iterator[pa.Array]:
+    """The columns of values that are no objects and no arrays."""
+    if pa.types.is_struct(values.type):
+        for each in values.flatten():  # null where the object is
+            yield from _leaves(each)
+    elif pa.types.is_list(values.type):
+        yield from _leaves(values.flatten())
+    else:
+        yield values
+
+
+def _has(given: pa.DataType, is_kind: Callable[[pa.DataType], bool]) -> bool:
+    return any(is_kind(each.type) for each in _leaves(pa.nulls(0, given)))
+
+
+def _check(given: pa.DataType, path: str) -> None:
+    """Raise UnusableSchema for a type that JSON has no values of."""
+    for each in given if pa.types.is_struct(given) else ():
+        _check(each.type, f"{path}.{each.name}" if path else each.name)
     if pa.types.is_list(given):
-        return _has_timestamps(given.value_type)
-    return pa.types.is_struct(given) and any(_has_timestamps(each.type) for each in given)
+        _check(given.value_type, f"{path}[]")
+    if pa.types.is_map(given):
+        raise UnusableSchema(
+            f"Field {path} is a map: JSON is archived as objects with fields that have names. Make "
+            "it a record, or leave it out"
+        )
+    if pa.types.is_binary(given) or pa.types.is_fixed_size_binary(given):
+        raise UnusableSchema(f"Field {path} has bytes, which JSON has no form of: make it a string")

@@ -30,7 +30,7 @@ from kafkalog.spark.logs.values import Access
 from tests.naive.stored_batches import NOBODY, Producer, stored_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from uuid import UUID
 
     from kafkalog.jobs.archive.archive_table import ArchiveTable, FileStore, Position
@@ -240,6 +240,11 @@ class StoppingTable:
         self.step("before commit")
         self.table.commit(files, position, dead)
         self.step("after commit")
+
+    def widen(self, types: Mapping[str, Any]) -> None:
+        self.step("before a wider schema")
+        self.table.widen(types)
+        self.step("after a wider schema")
 
     def complete(self) -> None:
         self.step("before the end")

@@ -13,7 +13,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
-from kafkalog.jobs.archive.formats.decoder import Framed, UnusableSchema, conform, table_type
+from kafkalog.jobs.archive.formats.decoder import (
+    Framed,
+    SchemaOutgrown,
+    UnusableSchema,
+    conform,
+    table_type,
+)
 from kafkalog.jobs.archive.formats.json_types import inferred_type, united_type
 from kafkalog.jobs.archive.formats.json_values import JsonDecoder
 from kafkalog.jobs.archive.formats.records import RecordDecoder
@@ -260,3 +266,48 @@ def test_types_that_json_has_no_values_of(kind: pa.DataType, words: str) -> None
     """An Avro schema may have them, or a table that had another format."""
     with pytest.raises(UnusableSchema, match=words):
         JsonDecoder(pa.struct([("o", pa.struct([("a", kind)]))]))
+
+
+def test_a_null_or_empty_field_needs_no_column() -> None:
+    """Of a field that is always null nothing can be inferred, and nothing is lost without it."""
+    sample = [b'{"a": 1, "n": null, "e": {}, "l": [], "o": {"x": 1, "y": null}}']
+    found = inferred_type(sample)
+    assert found is not None
+    decoded = JsonDecoder(found, is_inferred=True).decode(pa.array(sample * 2, pa.binary()))
+    assert (decoded.faults, decoded.values.to_pylist()) == ({}, [{"a": 1, "o": {"x": 1}}] * 2)
+
+
+@pytest.mark.parametrize(
+    ("texts", "grown"),
+    [
+        ([b'{"b": 1}', b'{"b": 1.5}'], [("b", pa.float64())]),
+        ([b'{"b": "2024-01-01"}'], [("b", S)]),
+        (
+            [b'{"b": null, "c": [null, {"d": true}]}'],
+            [("c", pa.list_(pa.struct([("d", pa.bool_())])))],
+        ),
+        ([b'{"b": 1}', b'{"b": "x"}', b'{"b": "y"}'], [("b", N)]),
+    ],
+)
+def test_a_field_of_an_inferred_schema_is_new(
+    texts: list[bytes], grown: list[tuple[str, pa.DataType]]
+) -> None:
+    """Each text has its place in one batch; what has another type is for the next run to say."""
+    given_type = pa.struct([("a", N)])
+    column = pa.array([b'{"a": 1}', *texts, b"poison", None], pa.binary())
+    with pytest.raises(SchemaOutgrown) as caught:
+        JsonDecoder(given_type, is_inferred=True).decode(column)
+    assert caught.value.type == pa.struct([("a", N), *grown])
+    framed = pa.array([b"\0\0\0\0\x07" + each for each in texts], pa.binary())
+    with pytest.raises(SchemaOutgrown):
+        Framed(JsonDecoder(given_type, is_inferred=True), frozenset({7})).decode(framed)
+
+
+def test_a_schema_has_an_end() -> None:
+    """Names that are data would make ever more columns; then such records are dead letters."""
+    text = json.dumps({f"user{each}": 1 for each in range(1001)}).encode()
+    decoder = JsonDecoder(pa.struct([("a", N)]), is_inferred=True)
+    decoded = decoder.decode(pa.array([b'{"a": 1}', text, b'{"a": 2}'], pa.binary()))
+    assert decoded.values.to_pylist() == [{"a": 1}, None, {"a": 2}]
+    words = "field user0 has no column, and an inferred schema gets at most 1000 fields: "
+    assert decoded.faults == {1: words + "give a schema"}

@@ -21,14 +21,19 @@ from click.testing import CliRunner
 from pyiceberg.catalog import load_catalog
 
 from kafkalog.cli.main import make_cli
+from kafkalog.env.clock import SystemClock
 from kafkalog.format.records.record import Record
 from kafkalog.jobs.archive.archive import ArchiveAhead, ArchiveOptions
 from kafkalog.jobs.archive.archive_table import TableChanged, UnusableTable
+from kafkalog.jobs.archive.continuous import Continuous, Pace
 from kafkalog.jobs.archive.dead_letters import SUFFIX, WithDeadLetters
 from kafkalog.jobs.archive.formats.avro_values import AvroDecoder
 from kafkalog.jobs.archive.formats.json_values import JsonDecoder
 from kafkalog.jobs.archive.formats.records import DEAD_SCHEMA, RecordDecoder
 from kafkalog.jobs.archive.iceberg_table import IcebergTable
+from kafkalog.jobs.tasks import InProcess
+from kafkalog.spark.logs.open import open_logs
+from kafkalog.spark.logs.values import Access
 from tests.archive_world import GrowingLogs, IcebergPlace, Stopped, StoppingTable
 from tests.naive.stored_batches import stored_batch
 from tests.spark.duckdb_reader import arrow_by_duckdb
@@ -271,6 +276,78 @@ def test_two_jobs_add_fields_at_the_same_time(
     names = {each.name for each in table.layout.schema.field("value").type}
     table.close()
     assert names == {"id", "name", "a", "b"}
+
+
+INFERRED = JsonDecoder(ORDER, is_inferred=True)
+LATE = b'{"id": %d, "extra": {"a": 1.5, "b": []}, "more": [1]}'
+LATER = b'{"id": %d, "extra": {"a": 2, "c": "x"}, "note": null}'
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> GrowingLogs:
+    """Records of one partition have fields that no sample had, behind others and poison."""
+    grown = GrowingLogs(tmp_path / "logs", topic_id=UUID(int=1 << 100))
+    for value in (GOOD, POISON, LATE, LATER, b'{"id": %d, "more": ["x"]}', GOOD):
+        grown.append(0, 2, value)
+    grown.append(1, 2, GOOD)
+    return grown
+
+
+def check_grown(place: TypedPlace, logs: GrowingLogs) -> None:
+    place.check(logs)
+    values = {each["offset"]: each["value"] for each in place.rows() if each["partition"] == 0}
+    assert values.keys() == {0, 1, 4, 5, 6, 7, 10, 11}
+    assert values[4] == {"id": 4, "name": None, "extra": {"a": 1.5, "c": None}, "more": [1]}
+    assert values[7]["extra"] == {"a": 2.0, "c": "x"}
+    letters = {each["offset"]: each["reason"] for each in place.rows(SUFFIX)}
+    assert letters.keys() == {2, 3, 8, 9}
+    assert "changed from number to string" in letters[8]
+
+
+@pytest.mark.parametrize("options", [SMALL, ArchiveOptions()])
+def test_an_inferred_schema_grows_in_a_run(
+    tmp_path: Path, growing: GrowingLogs, options: ArchiveOptions
+) -> None:
+    """A field that the sample did not have is a column, whatever the type of most of it."""
+    place = TypedPlace(tmp_path, INFERRED)
+    rows = growing.run(place.open(), options)
+    assert [(each.from_offset, each.next_offset) for each in rows] == [(0, 12), (0, 2)]
+    assert [(each.rows, each.dead_letters) for each in rows] == [(8, 4), (2, 0)]
+    check_grown(place, growing)
+
+
+@pytest.mark.parametrize("stop_at", ["before a wider schema", "after a wider schema"])
+def test_a_schema_grows_through_kills(tmp_path: Path, growing: GrowingLogs, stop_at: str) -> None:
+    place = TypedPlace(tmp_path, INFERRED)
+    with pytest.raises(Stopped):
+        growing.run(StoppingTable(place.open(), stop_at), SMALL)
+    growing.run(place.open(), SMALL)
+    check_grown(place, growing)
+
+
+def test_a_schema_grows_in_a_continuous_archive(tmp_path: Path, growing: GrowingLogs) -> None:
+    """It would else lose every record of a producer that has a new field, until it is started
+    again.
+    """
+    place = TypedPlace(tmp_path, INFERRED)
+    tables: list[ArchiveTable] = []
+    ends = {(growing.topic, partition): end for partition, end in growing.ends.items()}
+
+    def opened() -> ArchiveTable:
+        tables.append(place.open())
+        return tables[-1]
+
+    def is_stopped() -> bool:
+        return bool(tables) and tables[-1].position.next_offsets == ends
+
+    logs = partial(open_logs, Access(paths=(str(growing.log_dir),)))
+    loop = Continuous(
+        logs, opened, SMALL, Pace(), InProcess(), clock=SystemClock(), is_stopped=is_stopped
+    )
+    rows = loop.run()
+    assert [(each.rows, each.dead_letters) for each in rows] == [(8, 4), (2, 0)]
+    assert len(tables) == 1
+    check_grown(place, growing)
 
 
 AVRO = {

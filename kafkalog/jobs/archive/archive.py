@@ -10,6 +10,9 @@ Crash rule: before a commit nothing of its pieces counts, after it everything do
 between a commit and the report to the daemons is completed by the next run, which reports again.
 The offsets are stored in the table alone.
 
+An inferred schema grows: at the first record with a field that has no column the run commits what
+is ready before it, the table gets the field, and another run goes on.
+
 A partition that cannot be read, or whose log is not the one of the table, is quarantined: the run
 names it, leaves it where it is and goes on with the others. A run that can archive nothing because
 of that raises the reason. A fault of the table, the daemons or a process ends the run; its commits
@@ -42,7 +45,7 @@ from kafkalog.format.topic_names import TopicPartition
 from kafkalog.jobs.archive.archive_files import archive_piece, is_of_log, last_record
 from kafkalog.jobs.archive.archive_table import Position
 from kafkalog.jobs.archive.file_layout import SCHEMA
-from kafkalog.jobs.archive.progress import ArchivedPartition, Progress
+from kafkalog.jobs.archive.progress import ArchivedPartition, Progress, joined
 from kafkalog.jobs.attempts import reason_of, tried
 from kafkalog.jobs.tasks import TaskFailed, abandoned_on_error, progress, result_of
 from kafkalog.spark.logs.object_store import scheme_of
@@ -156,15 +159,23 @@ def archive(
     neither the logs nor the table have, TaskFailed, TableChanged, UnusableTable, and the errors of
     table and daemons. The commits before an error stay.
     """
-    run = Run(logs, table, options, clock or SystemClock())
-    run.plan()
-    run.check()
-    run.perform(runner)
+    before: dict[PartitionName, ArchivedPartition] = {}
+    commits = 0
+    while True:
+        run = Run(logs, table, options, clock or SystemClock())
+        run.plan()
+        run.check()
+        run.perform(runner)
+        run.commits += commits
+        if not run.wider:
+            break
+        table.widen(run.wider)
+        before, commits = joined(before, run.progress.rows()), run.commits
     run.report(run.checked)
-    rows = run.outcome()
+    rows = joined(before, run.outcome())
     if not run.progress.faults:
         table.complete()
-    return rows
+    return [rows[name] for name in sorted(rows)]
 
 
 def tell_of_fault(at: PartitionName, fault: Exception) -> None:
@@ -185,6 +196,7 @@ class Run:
 
     checked  the partitions whose log is that of the table: daemons are told of these alone
     commits  that were made
+    wider    types that the table has to have before the run can go on: it ended early
     """
 
     def __init__(
@@ -203,6 +215,7 @@ class Run:
         self._topic_ids: dict[str, str] = {}
         self._planned: dict[TopicPartition, _Planned] = {}
         self.commits = 0
+        self.wider: Mapping[str, Any] = {}
         self.progress = Progress(options.max_commit_bytes)
         self.checked: set[PartitionName] = set()
 
@@ -278,10 +291,12 @@ class Run:
                 self.take(ended)
                 while self.commit(is_last=False):
                     pass
-                if is_stopped():
+                if is_stopped() or self.wider:
                     break
             while self.commit(is_last=True):
                 pass
+            if self.wider:
+                self._remove(self.progress.unfinished())
             self.commit_ids()
 
     def _ids_of(self, topics: Collection[str]) -> tuple[dict[str, str], dict[str, Exception]]:
@@ -418,6 +433,9 @@ class Run:
             self._remove(self.progress.failed(piece, failure))
             self._on_fault(piece.range[:2], failure)
         else:
+            if archived.wider is not None:
+                self.wider = archived.wider
+                return
             useless = self.progress.archived(piece, archived)
             self._remove([] if useless is None else [useless])
 

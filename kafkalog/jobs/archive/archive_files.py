@@ -20,6 +20,7 @@ from kafkalog.client.errors import ClientError, NotAuthenticated
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.archive.archive_table import ArchivedFile, LastRecord, footer_of
 from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
+from kafkalog.jobs.archive.formats.records import PartOutgrown
 from kafkalog.jobs.archive.parquet_file import PieceFiles, WrongFile
 from kafkalog.jobs.attempts import PartFailed, passes, reason_of
 from kafkalog.spark.logs.object_store import StoreMissing
@@ -28,7 +29,7 @@ from kafkalog.spark.logs.secrets import SecretMissing
 from kafkalog.spark.reading import record_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from kafkalog.jobs.archive.archive_table import FileStore
     from kafkalog.spark.logs.values import Access, OffsetRange, Piece
@@ -40,12 +41,14 @@ class ArchivedPiece(NamedTuple):
     """The result of a task; ``last`` is None, and there is no file, if no record can be read.
 
     files  of rows;  dead: of dead letters
+    wider  the types that an inferred schema has to have first: then there are no files
     """
 
     range: OffsetRange
     files: tuple[ArchivedFile, ...]
     dead: tuple[ArchivedFile, ...]
     last: LastRecord | None
+    wider: Mapping[str, pa.DataType] | None = None
 
 
 def archive_piece(
@@ -87,11 +90,13 @@ def archive_piece(
             last = last_record(newest)
             footer = footer_of(wanted[:2], piece.topic_id, last)
             written, dead_written = files.finish(footer), dead_files.finish(footer)
-    except BaseException:
+    except BaseException as error:
         try:
             files.remove()
         finally:
             dead_files.remove()
+        if isinstance(error, PartOutgrown):
+            return ArchivedPiece(wanted, (), (), None, {error.part: error.type})
         raise
     return ArchivedPiece(wanted, written, dead_written, last)
 

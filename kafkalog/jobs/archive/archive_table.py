@@ -156,6 +156,12 @@ class ArchiveTable(Protocol):
         error other than TableChanged the commit may have been made: the next opening shows it.
         """
 
+    def widen(self, types: Mapping[str, Any]) -> None:
+        """Give inferred columns these types, by part; changes position never, the layout always.
+
+        Raises UnusableTable.
+        """
+
     def complete(self) -> None:
         """A run has ended and archived all that it planned. Raises OSError."""
 

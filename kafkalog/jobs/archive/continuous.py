@@ -34,7 +34,7 @@ from kafkalog.env.backoff import Backoff
 from kafkalog.env.random import SystemRandom
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.archive.archive import Run, tell_of_fault
-from kafkalog.jobs.archive.progress import ArchivedPartition
+from kafkalog.jobs.archive.progress import ArchivedPartition, joined
 from kafkalog.jobs.attempts import passes, reason_of
 from kafkalog.spark.logs.values import TARGET_BYTES
 
@@ -156,11 +156,15 @@ class Continuous:
                     run.perform(self._runner, self._is_stopped)
                     if is_first:
                         run.report(run.checked)
-                    if self._is_stopped():
+                    if run.wider:
+                        table.widen(run.wider)
+                    elif self._is_stopped():
                         table.abandon()  # what was under way
                     elif not run.progress.faults:
                         table.complete()
                     self._take(run, left_out, began_ns)
+                    if run.wider:
+                        self._covered_ns = None  # go on at once
                     is_first = False
                     continue
                 if not run.planned_bytes:
@@ -188,9 +192,7 @@ class Continuous:
         self._run_seconds = (self._clock.monotonic_ns() - began_ns) / 1e9
         self._covered_ns = began_ns
         faults, rows = run.progress.faults, run.progress.rows()
-        for row in rows:
-            before = self._rows.get(row[:2])
-            self._rows[row[:2]] = row if before is None else before.then(row)
+        self._rows = joined(self._rows, rows)
         for name in self._quarantined.keys() - left_out - faults.keys():
             del self._quarantined[name]
             _log.info("partition_is_archived_again", partition=f"{name[0]}-{name[1]}")

@@ -17,12 +17,12 @@ A job that is refused by the rows behind its dead letters has left these: as a c
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkalog.jobs.archive.formats.records import DeadOffsets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kafkalog.jobs.archive.archive_table import ArchivedFile, FileStore, Position
     from kafkalog.jobs.archive.file_layout import FileLayout
@@ -66,6 +66,11 @@ class WithDeadLetters:
         """The first half of a commit; none if the second one would be refused."""
         self._rows.check_position()
         self._dead.commit(dead, _highest(self._dead.position, position))
+
+    def widen(self, types: Mapping[str, Any]) -> None:
+        """See ArchiveTable."""
+        self._rows.widen(types)
+        self.layout = replace(self._rows.layout, dead=self.layout.dead)
 
     def complete(self) -> None:
         """See ArchiveTable."""

@@ -38,6 +38,7 @@ from kafkalog.jobs.archive.archive_table import (
     topics_text,
 )
 from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
+from kafkalog.jobs.archive.formats.decoder import table_type
 from kafkalog.jobs.archive.formats.records import PARTS
 from kafkalog.jobs.archive.iceberg.data_files import (
     THREADS,
@@ -349,6 +350,19 @@ class IcebergTable:
         """The number of rows in the current snapshot. Raises UnusableTable."""
         with self.loaded() as table:
             return int(table.scan().count())
+
+    def widen(self, types: Mapping[str, pa.DataType]) -> None:
+        """See ArchiveTable."""
+        assert self.layout.decoder is not None, "only decoded columns are inferred"
+        with self.loaded() as table:
+            schema = layout_schema(table)
+            for part, each in types.items():
+                at = schema.get_field_index(part)
+                schema = schema.set(at, pa.field(part, table_type(each)))
+            evolve(table, schema, self._name)
+            decoder = self.layout.decoder.widened(types)
+            self.layout = replace(self.layout, schema=layout_schema(table), decoder=decoder)
+        _log.info("schema_grew", table=self._name, **{part: str(types[part]) for part in types})
 
     def complete(self) -> None:
         """See ArchiveTable: snapshots say it."""

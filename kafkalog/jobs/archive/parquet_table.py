@@ -46,7 +46,7 @@ from kafkalog.jobs.archive.file_layout import SCHEMA, FileLayout
 from kafkalog.log.inspect.directory_facts import enclosing_log_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from kafkalog.env.filesystem import DirLock, Filesystem
@@ -200,6 +200,10 @@ class ParquetTable:
             self._durable_dirs.add(directory)
         filesystem.rename(path, final)
         filesystem.sync_dir(directory)
+
+    def widen(self, types: Mapping[str, Any]) -> None:
+        """See ArchiveTable: its columns are never inferred."""
+        raise NotImplementedError
 
     def complete(self) -> None:
         """See ArchiveTable."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkalog.jobs.attempts import reason_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kafkalog.jobs.archive.archive_files import ArchivedPiece
     from kafkalog.spark.logs.values import OffsetRange, Piece
@@ -47,6 +47,17 @@ class ArchivedPartition(NamedTuple):
         """What two runs archived of one partition; ``problem`` is that of the later one."""
         counts = {name: getattr(self, name) + getattr(later, name) for name in _COUNTS}
         return later._replace(from_offset=self.from_offset, **counts)
+
+
+def joined(
+    before: Mapping[PartitionName, ArchivedPartition], rows: Iterable[ArchivedPartition]
+) -> dict[PartitionName, ArchivedPartition]:
+    """What runs archived before, and one more."""
+    found = dict(before)
+    for row in rows:
+        known = found.get(row[:2])
+        found[row[:2]] = row if known is None else known.then(row)
+    return found
 
 
 _COUNTS = ("rows", "files", "bytes", "dead_letters")
@@ -157,6 +168,10 @@ class Progress:
                 bytes=row.bytes + sum(file.size_bytes for file in each.files),
                 dead_letters=row.dead_letters + sum(file.rows for file in each.dead),
             )
+
+    def unfinished(self) -> list[ArchivedPiece]:
+        """The archived pieces that are not ready, of a run that ends early: of no use."""
+        return [piece for own in self._partitions.values() for piece in own.ended.values()]
 
     def partitions_of(self, topic: str) -> list[PartitionName]:
         """The partitions of a topic that the run has."""

@@ -75,7 +75,7 @@ class ChosenFormat:
                 )
             if pa.types.is_list(found) or pa.types.is_binary(found):
                 raise UnusableSchema(f"the values would be {found}: only objects can be inferred")
-            return JsonDecoder(found, is_closed=True)
+            return JsonDecoder(found, is_inferred=True)
         assert self.schema is not None, "checked"
         if self.name == "protobuf":
             path, _, message = self.schema.rpartition(":")

@@ -37,6 +37,18 @@ class RowFault(ValueError):
         self.row = row
 
 
+class SchemaOutgrown(KafkalogError):
+    """Values have fields that an inferred schema lacks.
+
+    type  the schema with these fields
+    name  of one of them
+    """
+
+    def __init__(self, wider: pa.DataType, name: str) -> None:
+        super().__init__(f"field {name} has no column")
+        self.type, self.name = wider, name
+
+
 class Decoded(NamedTuple):
     """The values of a column of bytes.
 
@@ -56,7 +68,10 @@ class Decoder(Protocol):
         """The type of the values: one of Iceberg's, see `table_type`."""
 
     def decode(self, column: pa.Array) -> Decoded:
-        """The values of a column of binary or null values; never raises for what is in them."""
+        """The values of a column of binary or null values.
+
+        Raises SchemaOutgrown if its schema is inferred, and nothing else for what is in them.
+        """
 
 
 def decoded_by_halves(

@@ -27,6 +27,8 @@ from kafkalog.jobs.archive.formats.decoder import UnusableSchema
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+SAMPLE_RECORDS = 1000
+"""The records of a partition that are looked at to infer a schema."""
 _TEXTS = {"date-time": pa.timestamp("us", tz="UTC"), "date": pa.date32()}
 
 

@@ -7,7 +7,7 @@ tombstone is a row.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalog.format.wire.arrow_columns import HEADER_TYPE
-from kafkalog.jobs.archive.formats.decoder import Framed, conform, hinted, short
+from kafkalog.jobs.archive.formats.decoder import Framed, SchemaOutgrown, conform, hinted, short
+from kafkalog.jobs.archive.formats.json_values import JsonDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,12 +39,26 @@ DEAD_SCHEMA = pa.schema(
 PARTS = ("key", "value")
 
 
+class PartOutgrown(SchemaOutgrown):
+    """``SchemaOutgrown`` of a part of records."""
+
+    def __init__(self, part: str, outgrown: SchemaOutgrown) -> None:
+        super().__init__(outgrown.type, outgrown.name)
+        self.part = part
+
+
 @dataclass(frozen=True, slots=True)
 class RecordDecoder:
     """Decodes keys and values; None: that part stays bytes."""
 
     key: Decoder | None = None
     value: Decoder | None = None
+
+    def widened(self, types: Mapping[str, pa.DataType]) -> RecordDecoder:
+        """The decoder with other types of inferred parts."""
+        return replace(
+            self, **{part: _widened(self.decoders[part], each) for part, each in types.items()}
+        )
 
     @property
     def decoders(self) -> Mapping[str, Decoder]:
@@ -54,12 +69,18 @@ class RecordDecoder:
     def decode(
         self, records: pa.RecordBatch, schema: pa.Schema
     ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        """The rows of records in a table's schema, and the dead letters; None: there are none."""
+        """The rows of records in a table's schema, and the dead letters; None: there are none.
+
+        Raises PartOutgrown.
+        """
         columns = {name: records.column(name) for name in records.schema.names}
         parts: dict[int, str] = {}
         reasons: dict[int, str] = {}
         for part, decoder in self.decoders.items():
-            decoded = _decoded(decoder, columns[part], schema.field(part).type)
+            try:
+                decoded = _decoded(decoder, columns[part], schema.field(part).type)
+            except SchemaOutgrown as error:
+                raise PartOutgrown(part, error) from error
             columns[part] = decoded.values
             for row in decoded.faults.keys() - reasons.keys():
                 parts[row], reasons[row] = part, decoded.faults[row]
@@ -87,6 +108,13 @@ def _decoded(decoder: Decoder, column: pa.Array, wanted: pa.DataType) -> Decoded
     if not isinstance(decoder, Framed):
         decoded = hinted(column, decoded)
     return decoded._replace(values=conform(decoded.values, wanted))
+
+
+def _widened(decoder: Decoder, wider: pa.DataType) -> Decoder:
+    if isinstance(decoder, Framed):
+        return replace(decoder, decoder=_widened(decoder.decoder, wider))
+    assert isinstance(decoder, JsonDecoder), "others are never inferred"
+    return replace(decoder, given=wider)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from kafkalog.client.errors import ClientError
 from kafkalog.errors import KafkalogError
 from kafkalog.jobs.archive.archive_files import is_of_log
+from kafkalog.jobs.archive.formats.json_types import SAMPLE_RECORDS
 from kafkalog.spark.logs.open import read_piece
 from kafkalog.spark.logs.values import TARGET_BYTES, OffsetRange
 from kafkalog.spark.reading import record_batches
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
     from kafkalog.jobs.archive.archive_table import Position
     from kafkalog.spark.logs.open import OpenedLogs
-
-SAMPLE_RECORDS = 1000
-"""The records of a partition that are looked at."""
 
 
 def sampled(

@@ -26,7 +26,7 @@ from tests.fleet_world import kept_logging
 from tests.integration.test_spark_archive import marker_at, stopping_disk
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from kafkalog.jobs.archive.archive_table import ArchivedFile, FileStore
@@ -68,6 +68,9 @@ class FormerTable:
         }
         (self.commits / f"{number:020}.json").write_text(json.dumps(document))
         self.position = position
+
+    def widen(self, types: Mapping[str, Any]) -> None:
+        raise NotImplementedError
 
     def complete(self) -> None:
         shutil.rmtree(self.root / "written", ignore_errors=True)

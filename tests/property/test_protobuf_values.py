@@ -203,23 +203,17 @@ TIMES = st.builds(
     Timestamp, seconds=st.integers(-62135596800, 253402300799), nanos=st.integers(0, 999_999_999)
 )
 TEXTS = st.text(max_size=4)
-VALUES = {
+VALUES: dict[str, st.SearchStrategy[Any]] = {
     "Double": st.floats(),
     "Float": st.floats(width=32),
     "Bool": st.booleans(),
     "String": TEXTS,
     "Bytes": st.binary(max_size=4),
-} | {
-    each: st.one_of(
-        st.integers(-2, 2) if is_signed else st.integers(0, 2),
-        st.integers(-(1 << bits - 1), (1 << bits - 1) - 1)
-        if is_signed
-        else st.integers(0, (1 << bits) - 1),
-    )
-    for each in SCALARS
-    if (bits := 64 if "64" in each else 32 if "32" in each else 0)
-    if (is_signed := each not in ("UInt32", "UInt64", "Fixed32", "Fixed64")) or bits
 }
+for kind in sorted(set(SCALARS) - VALUES.keys()):  # the integers
+    bits = 64 if "64" in kind else 32
+    least = 0 if kind in ("UInt32", "UInt64", "Fixed32", "Fixed64") else -(1 << bits - 1)
+    VALUES[kind] = st.integers(max(least, -2), 2) | st.integers(least, least + (1 << bits) - 1)
 INNERS = st.builds(
     Inner,
     n=VALUES["Int32"],
@@ -227,31 +221,29 @@ INNERS = st.builds(
     list=st.lists(VALUES["Int64"], max_size=2),
     at=st.none() | TIMES,
 )
-FIELDS = (
-    {f"one_{each}": VALUES[each] for each in SCALARS}
-    | {f"many_{each}": st.lists(VALUES[each], max_size=3) for each in SCALARS}
-    | {
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    **{f"one_{each}": VALUES[each] for each in SCALARS},
+    **{f"many_{each}": st.lists(VALUES[each], max_size=3) for each in SCALARS},
+    **{
         f"wrap_{each}": st.builds(wrapper, value=VALUES[each])
         for each, wrapper in zip(KINDS, WRAPPERS, strict=True)
-    }
-    | {
-        "packed": st.lists(VALUES["Int32"], max_size=3),
-        "unpacked": st.lists(VALUES["Int32"], max_size=3),
-        "colour": st.integers(-2, 3),
-        "colours": st.lists(st.integers(-2, 3), max_size=3),
-        "maybe": TEXTS,
-        "number": VALUES["Int32"],
-        "inner_choice": INNERS,
-        "inner": INNERS,
-        "inners": st.lists(INNERS, max_size=2),
-        "took": st.builds(Duration, seconds=VALUES["Int32"], nanos=VALUES["Int32"]),
-        "at": TIMES,
-        "times": st.lists(TIMES, max_size=2),
-        "by_number": st.dictionaries(VALUES["UInt64"], INNERS, max_size=2),
-        "by_flag": st.dictionaries(st.booleans(), st.integers(-2, 3), max_size=2),
-        "by_name": st.dictionaries(TEXTS, TIMES, max_size=2),
-    }
-)
+    },
+    "packed": st.lists(VALUES["Int32"], max_size=3),
+    "unpacked": st.lists(VALUES["Int32"], max_size=3),
+    "colour": st.integers(-2, 3),
+    "colours": st.lists(st.integers(-2, 3), max_size=3),
+    "maybe": TEXTS,
+    "number": VALUES["Int32"],
+    "inner_choice": INNERS,
+    "inner": INNERS,
+    "inners": st.lists(INNERS, max_size=2),
+    "took": st.builds(Duration, seconds=VALUES["Int32"], nanos=VALUES["Int32"]),
+    "at": TIMES,
+    "times": st.lists(TIMES, max_size=2),
+    "by_number": st.dictionaries(VALUES["UInt64"], INNERS, max_size=2),
+    "by_flag": st.dictionaries(st.booleans(), st.integers(-2, 3), max_size=2),
+    "by_name": st.dictionaries(TEXTS, TIMES, max_size=2),
+}
 
 
 @st.composite

@@ -174,6 +174,14 @@ def test_each_record_is_a_row_or_a_dead_letter(
         assert (each["key"] is None) is (framed[at] is None)
 
 
+def test_half_a_surrogate_pair_names_no_column() -> None:
+    values = [b'{"\\ud800": 1, "a": 1}', b'{"a": 2}']
+    found = inferred_type(values)
+    assert found == pa.struct([("a", N)])
+    decoded = JsonDecoder(found, is_inferred=True).decode(pa.array(values, pa.binary()))
+    assert (decoded.faults.keys(), decoded.values[1].as_py()) == ({0}, {"a": 2})
+
+
 @given(st.lists(texts(), max_size=10), st.randoms())
 def test_what_is_inferred_depends_on_no_order(values: list[bytes], random: Any) -> None:
     found = inferred_type(values)

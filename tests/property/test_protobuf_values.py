@@ -114,7 +114,8 @@ def descriptors(*messages: str, syntax: str = "proto3", imports: bool = True) ->
     needs = "".join(f'dependency: "{each.DESCRIPTOR.name}" ' for each in IMPORTS)
     text = f'name: "a.proto" package: "p" syntax: "{syntax}" {needs}' + "".join(messages)
     text_format.Parse(text, files.file.add())
-    return files.SerializeToString()
+    data: bytes = files.SerializeToString()
+    return data
 
 
 @functools.cache

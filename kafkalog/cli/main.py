@@ -320,7 +320,7 @@ def _of(module: str, *commands: str) -> dict[str, str]:
 
 _TOOLS = (
     *("configs", "console-consumer", "console-producer", "consumer-groups", "delete-records"),
-    *("get-offsets", "log-dirs", "topics"),
+    *("dump-log", "get-offsets", "log-dirs", "topics"),
 )
 # group -> command -> module:attribute
 COMMANDS: dict[str, dict[str, str]] = {
@@ -353,7 +353,6 @@ COMMANDS: dict[str, dict[str, str]] = {
     "compat": {
         **_of("kafka_tools.install", "install"),
         **{f"kafka-{name}": _of(f"kafka_tools.{name}", name)[name] for name in _TOOLS},
-        "kafka-dump-log": "kafkalog.cli.offline.dump:dump_command",
     },
     "perf": _of("jobs.perf", "produce", "consume"),
     "spark": {

@@ -15,11 +15,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from kafkalog.cli.kafka_tools.dump_log import dump_log
 from kafkalog.cli.main import make_cli
-from kafkalog.cli.offline.dump import DumpOptions, dump, dump_command, record_line
+from kafkalog.cli.offline.dump import DumpOptions, dump, record_line
+from kafkalog.cli.offline.dump_decoders import decode_offsets
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptBatch, CorruptIndex
+from kafkalog.format.disk.group_offsets import (
+    CommittedOffset,
+    GroupPartition,
+    encode_key,
+    encode_value,
+)
 from kafkalog.format.integers import FormatError
+from kafkalog.format.records.batch_builder import build_single_batch
 from kafkalog.format.records.record import Record
 from kafkalog.format.records.record_batch import LEADER_EPOCH_AT, MAGIC_AT
 from kafkalog.log.inspect import directory_facts
@@ -80,7 +89,7 @@ def test_output_equals_kafkas(partition: Path, name: str) -> None:
 
 def test_the_command_takes_kafkas_options(partition: Path) -> None:
     result = CliRunner().invoke(
-        dump_command, ["--files", ",".join(FILES), "--print-data-log", "--skip-record-metadata"]
+        dump_log, ["--files", ",".join(FILES), "--print-data-log", "--skip-record-metadata"]
     )
     assert result.exit_code == 0
     assert result.stdout == (GOLDEN / "data-only.txt").read_text(encoding="utf-8")
@@ -88,7 +97,7 @@ def test_the_command_takes_kafkas_options(partition: Path) -> None:
 
 
 def test_the_command_fails_with_one_line(partition: Path) -> None:
-    result = CliRunner().invoke(dump_command, ["--files", "00000000000000000007.log"])
+    result = CliRunner().invoke(dump_log, ["--files", "00000000000000000007.log"])
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ")
     assert len(result.stderr.splitlines()) == 1
@@ -272,6 +281,82 @@ def test_control_records() -> None:
     assert line(unknown, is_control=True).endswith(" controlType: UNKNOWN(99)")
     with pytest.raises(FormatError):
         line(Record(1, 5, b"", None), is_control=True)
+
+
+COMMIT_KEY = encode_key(GroupPartition("billing", "ordérs", 3))
+COMMIT = CommittedOffset(42, 'by "al"', 1700000000000, leader_epoch=5)
+KEY_TEXT = '{"type":"1","data":{"group":"billing","topic":"ordérs","partition":3}}'
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "printed"),
+    [
+        (
+            COMMIT_KEY,
+            encode_value(COMMIT),
+            f'key: {KEY_TEXT} payload: {{"version":"3","data":{{"offset":42,"leaderEpoch":5,'
+            '"metadata":"by \\"al\\"","commitTimestamp":1700000000000}}',
+        ),
+        (
+            COMMIT_KEY,
+            encode_value(CommittedOffset(42, "", 7, expire_timestamp_ms=9)),
+            f'key: {KEY_TEXT} payload: {{"version":"1","data":{{"offset":42,"metadata":"",'
+            '"commitTimestamp":7,"expireTimestamp":9}}',
+        ),
+        (COMMIT_KEY, None, f"key: {KEY_TEXT} payload: <DELETE>"),
+        (bytes(1) + b"\2" + bytes(9), b"x", "key: Unknown record type 2 at offset 8, skipping."),
+        (COMMIT_KEY, b"", "key: Error at offset 8, skipping. a number is cut off"),
+        (b"", b"", "key: Error at offset 8, skipping. a number is cut off"),
+    ],
+)
+def test_commits_are_decoded(key: bytes, value: bytes | None, printed: str) -> None:
+    """As Kafka's OffsetsMessageParser and its converters to JSON write them."""
+    shown = record_line(
+        Record(8, 5, key, value),
+        timestamp_label="CreateTime",
+        is_control=False,
+        with_metadata=False,
+        with_contents=True,
+        decode=decode_offsets,
+    )
+    assert shown == f"| {printed}"
+
+
+def test_the_offsets_decoder_prints_every_record(tmp_path: Path) -> None:
+    """It implies --print-data-log; a record without a key ends the tool, as in Kafka."""
+    file = tmp_path / f"{NAME}.log"
+    file.write_bytes(build_single_batch(COMMIT_KEY, encode_value(COMMIT), 1).data)
+    words = ["--offsets-decoder", "--skip-record-metadata"]
+    for tool in (["compat", "kafka-dump-log", "--files"], ["segments", "dump"]):
+        result = run_segments(*tool, file, *words)
+        assert result.exit_code == 0
+        assert f"\n| key: {KEY_TEXT} payload: " in result.stdout
+    file.write_bytes(build_single_batch(None, b"v", 1).data)
+    result = run_segments("segments", "dump", file, *words)
+    assert (result.exit_code, "(message had a missing key)" in result.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--transaction-log-decoder"],
+            "Option --transaction-log-decoder does not exist here: docs/reference/kafka-tools.md",
+        ),
+        (
+            ["--value-decoder-class", "x.Y"],
+            "Option --value-decoder-class does not exist here: docs/reference/kafka-tools.md",
+        ),
+        (
+            ["--no-such"],
+            'Exception in thread "main" joptsimple.UnrecognizedOptionException: no-such is not a'
+            " recognized option",
+        ),
+    ],
+)
+def test_other_decoders_are_refused(words: list[str], said: str) -> None:
+    result = run_segments("compat", "kafka-dump-log", "--files", "x.log", *words)
+    assert (result.exit_code, result.stderr) == (1, f"{said}\n")
 
 
 SEGMENTS = Path(__file__).resolve().parents[1] / "golden" / "dump" / "t-0"

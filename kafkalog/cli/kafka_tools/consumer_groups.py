@@ -19,7 +19,13 @@ import click
 
 from kafkalog.cli.connection import message_of, name_of
 from kafkalog.cli.groups import clipped, readers_and_commits
-from kafkalog.cli.kafka_tools.tool import ToolCommand, ToolFailed, client_of_tool, missing_here
+from kafkalog.cli.kafka_tools.tool import (
+    ToolCommand,
+    ToolFailed,
+    client_of_tool,
+    missing_here,
+    uncaught,
+)
 from kafkalog.client import ClientError, UnknownGroup
 
 if TYPE_CHECKING:
@@ -47,12 +53,7 @@ class _Refused(Exception):
     """An error that the tool prints after "Error:", with status 0."""
 
 
-def _unknown(reason: str) -> ToolFailed:
-    exception = "joptsimple.UnrecognizedOptionException"  # which the tool does not catch
-    return ToolFailed(f'Exception in thread "main" {exception}: {reason}')
-
-
-@click.command("kafka-consumer-groups", cls=ToolCommand, unknown=_unknown)
+@click.command("kafka-consumer-groups", cls=ToolCommand, unknown=uncaught)
 @click.option("--list", "is_list", is_flag=True, help="List the groups.")
 @click.option(
     "--describe", "is_describe", is_flag=True, help="Show committed offsets, members or the state."

@@ -51,6 +51,12 @@ class ToolFailedOnStdout(ToolFailed):
     to_stdout = True
 
 
+def uncaught(reason: str) -> ToolFailed:
+    """Of a wrong option, by a tool that does not catch what its parser throws."""
+    exception = "joptsimple.UnrecognizedOptionException"
+    return ToolFailed(f'Exception in thread "main" {exception}: {reason}')
+
+
 _ARGUMENTS = "kafkalog.cli.kafka_tools.arguments"
 
 

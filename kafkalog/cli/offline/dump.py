@@ -24,6 +24,7 @@ import click
 
 from kafkalog.cli.arguments import IntRange
 from kafkalog.cli.main import read_fault
+from kafkalog.cli.offline.dump_decoders import decode_offsets, decode_texts, java_text
 from kafkalog.cli.offline.dump_report import (
     DumpedBatch,
     DumpedLog,
@@ -65,12 +66,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkalog.cli.connection import Command
+    from kafkalog.cli.offline.dump_decoders import Decoder
     from kafkalog.env.filesystem import Filesystem
     from kafkalog.format.records.record import Record
-
-
-_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
-_REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
 
 
 def record_line(
@@ -80,6 +78,7 @@ def record_line(
     is_control: bool,
     with_metadata: bool,
     with_contents: bool,
+    decode: Decoder = decode_texts,
 ) -> str:
     """A record as --deep-iteration and --print-data-log print it; FormatError. Pure.
 
@@ -99,10 +98,11 @@ def record_line(
         if is_control:
             parts.append(_control(record))
     if with_contents and not is_control:
-        if record.key is not None:
-            parts.append(f"{prefix}key: {java_text(record.key)}")
-        if record.value is not None:
-            parts.append(f" payload: {java_text(record.value)}")
+        key, payload = decode(record)
+        if key is not None:
+            parts.append(f"{prefix}key: {key}")
+        if payload is not None:
+            parts.append(f" payload: {payload}")
     return "".join(parts)
 
 
@@ -123,15 +123,6 @@ def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def java_text(data: bytes) -> str:
-    """As Java's String(bytes, UTF_8): invalid bytes become the replacement character.
-
-    Java and Python agree on how many bytes one replaces, except for encoded surrogates: Java takes
-    all bytes of a surrogate together.
-    """
-    return _SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
-
-
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
 MAX_BYTES_DEFAULT = INT32_MAX
 _KINDS = (
@@ -146,15 +137,21 @@ TIMESTAMP_TYPE_NAMES = ("CreateTime", "LogAppendTime")
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """What to print; names and defaults are Kafka's. print_data_log implies deep_iteration."""
+    """What to print; names and defaults are Kafka's."""
 
     print_data_log: bool = False
+    offsets_decoder: bool = False
     deep_iteration: bool = False
     skip_record_metadata: bool = False
     verify_index_only: bool = False
     index_sanity_check: bool = False
     max_message_size: int = MAX_MESSAGE_SIZE_DEFAULT
     max_bytes: int = MAX_BYTES_DEFAULT
+
+    @property
+    def prints_contents(self) -> bool:
+        """Whether keys and values are printed, with a line for every record."""
+        return self.print_data_log or self.offsets_decoder
 
 
 def dump(files: Sequence[str], options: DumpOptions, out: TextIO, err: TextIO) -> None:
@@ -175,6 +172,7 @@ def _flag(name: str, text: str) -> Callable[[Command], Command]:
 
 _OPTIONS = (
     _flag("print-data-log", "Print keys and values of records as UTF-8."),
+    _flag("offsets-decoder", "Print the commits in __consumer_offsets, as JSON."),
     _flag("deep-iteration", "Print a line for every record."),
     _flag("skip-record-metadata", "Print keys and values only."),
     _flag("verify-index-only", "Verify index files; print no entries."),
@@ -196,27 +194,17 @@ _OPTIONS = (
 )
 
 
-def _dump_options(command: Command) -> Command:
+def dump_options(command: Command) -> Command:
+    """Add the options that this tool has by both of its names."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-@click.command("kafka-dump-log")
-@click.option("--files", required=True, help="Comma-separated list of files to dump.")
-@_dump_options
-def dump_command(files: str, **flags: bool | int) -> None:
-    """As kafka-dump-log.sh.
-
-    Example: kafkalog compat kafka-dump-log --files data/orders-0/00000000000000000000.log
-    """
-    _dump(files.split(","), flags)
-
-
 @click.command("dump")
 @click.argument("paths", nargs=-1, metavar="FILE...")
 @click.option("--files", hidden=True, help="Former spelling of FILE..., with commas between them.")
-@_dump_options
+@dump_options
 def segments_dump(paths: tuple[str, ...], files: str | None, **flags: bool | int) -> None:
     """Print segment files as Kafka's kafka-dump-log.sh does.
 
@@ -233,7 +221,7 @@ def segments_dump(paths: tuple[str, ...], files: str | None, **flags: bool | int
             raise read_fault(missing)
     if not any(_kind_of(path) in _KINDS for path in wanted):
         raise click.ClickException(_nothing_to_dump(wanted[0]))
-    _dump(wanted, flags)
+    dump_or_fail(wanted, flags)
 
 
 def _nothing_to_dump(path: str) -> str:
@@ -246,7 +234,8 @@ def _kind_of(path: str) -> str:
     return "." + path.rpartition("/")[2].rpartition(".")[2]
 
 
-def _dump(files: Sequence[str], flags: Mapping[str, bool | int]) -> None:
+def dump_or_fail(files: Sequence[str], flags: Mapping[str, bool | int]) -> None:
+    """Print the files as the options ask; errors are click's."""
     # Values may hold any bytes; one that the terminal cannot encode must not end the dump.
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
@@ -292,7 +281,7 @@ class _Dumper:
         name = path.rpartition("/")[2]
         self._print(f"Log starting offset: {offset_of_file(name)}")
         log = DumpedLog(self._filesystem, path, self._options.max_bytes)
-        is_deep = self._options.deep_iteration or self._options.print_data_log
+        is_deep = self._options.deep_iteration or self._options.prints_contents
         valid_bytes = 0
         last_offset = -1
         for batch in log.batches():
@@ -320,7 +309,8 @@ class _Dumper:
                 timestamp_label=label,
                 is_control=control,
                 with_metadata=not self._options.skip_record_metadata,
-                with_contents=self._options.print_data_log,
+                with_contents=self._options.prints_contents,
+                decode=decode_offsets if self._options.offsets_decoder else decode_texts,
             )
             self._print(line)
         return last_offset

@@ -16,7 +16,7 @@ import click
 
 from kafkalog.cli.arguments import check_partition_directory
 from kafkalog.cli.main import read_fault
-from kafkalog.cli.offline.dump import java_text
+from kafkalog.cli.offline.dump_decoders import java_text
 from kafkalog.cli.offline.dump_report import DumpedBatch, DumpedLog
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.errors import CorruptBatch, KafkalogError

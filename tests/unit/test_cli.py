@@ -63,7 +63,7 @@ if TYPE_CHECKING:
         ["consume", ""],
         ["records", "delete"],
         ["records", "delete", "--topic", "t", "--before-offset", "-2"],
-        ["compat", "kafka-topics", "--bootstrap-server", "a:1,b:1", "--list"],
+        ["compat", "kafka-topics", "--bootstrap-server", "/a,b:1", "--list"],
         ["config", "show", "--override", "=5"],
         ["doctor", "--override", " =5"],
         ["retention", "explain", ""],

@@ -4,13 +4,22 @@ Method: the tools' documented properties, contradictions among them.
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from click.testing import CliRunner
 
+from kafkalog import __version__
 from kafkalog.cli.kafka_tools.console_consumer import RecordFormatter
 from kafkalog.cli.kafka_tools.console_producer import LineReader, UnreadableLine
 from kafkalog.cli.kafka_tools.get_offsets import listed_partitions, partition_rules
-from kafkalog.cli.kafka_tools.tool import ToolFailed, access_of, matching, number_fault
+from kafkalog.cli.kafka_tools.tool import (
+    ToolFailed,
+    access_of,
+    first_that_answers,
+    matching,
+    number_fault,
+)
 from kafkalog.cli.main import make_cli
 from kafkalog.client import Basic, ConsumerRecord, ProducerRecord, Tls
 
@@ -62,6 +71,36 @@ def test_wrong_options_have_kafkas_words(
         said, other = other, said
     assert said.startswith(message)
     assert other == ""
+
+
+@pytest.mark.parametrize("listed", ["127.0.0.1:{0},127.0.0.1:{1}", " 127.0.0.1:{1} , b:1", "{1}"])
+def test_the_first_address_that_answers_is_taken(listed: str) -> None:
+    """As Kafka's clients take one of bootstrap.servers; the last one when no other answers."""
+    with socket.create_server(("127.0.0.1", 0)) as open_port, socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # listens not
+        ports = bound.getsockname()[1], open_port.getsockname()[1]
+        bootstrap = listed.format(*ports)
+        answering = bootstrap if listed == "{1}" else f"127.0.0.1:{ports[1]}"
+        assert first_that_answers(bootstrap) == answering
+        closed = f"127.0.0.1:{ports[0]}"
+        assert first_that_answers(f"{closed},{closed}") == closed
+
+
+def test_a_list_of_addresses_is_used() -> None:
+    """The failure is that of the last address."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        closed = f"127.0.0.1:{bound.getsockname()[1]}"
+        words = ["compat", "kafka-topics", "--bootstrap-server", f"{closed},no.invalid:1", "--list"]
+        result = CliRunner().invoke(make_cli(), words)
+    assert result.exit_code == 1
+    assert "no.invalid" in result.output
+
+
+@pytest.mark.parametrize("tool", ["kafka-topics", "kafka-dump-log", "kafka-console-consumer"])
+def test_the_version_is_kafkas_first(tool: str) -> None:
+    result = CliRunner().invoke(make_cli(), ["compat", tool, "--version"])
+    assert (result.exit_code, result.stdout) == (0, f"4.1.0 (kafkalog {__version__})\n")
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import functools
 import re
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from kafkalog import __version__
 from kafkalog.cli.connection import Command, open_client, with_credentials
 from kafkalog.client import Basic, Bearer, Tls
+from kafkalog.client.messages import Address
 from kafkalog.format.disk.properties import decode_properties
 from kafkalog.format.integers import FormatError
 from kafkalog.format.suggestions import did_you_mean
@@ -60,6 +63,26 @@ def uncaught(reason: str) -> ToolFailed:
 _ARGUMENTS = "kafkalog.cli.kafka_tools.arguments"
 
 
+KAFKA_VERSION = "4.1.0"
+"""The tools are those of this Kafka."""
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(f"{KAFKA_VERSION} (kafkalog {__version__})")
+        ctx.exit()
+
+
+_VERSION = click.Option(
+    ["--version"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print Kafka's version, of which the tools are, and kafkalog's.",
+)
+
+
 class ToolCommand(click.Command):
     """A command with the grammar of Kafka's tools: options may not be shortened, nor given twice.
 
@@ -79,6 +102,7 @@ class ToolCommand(click.Command):
         **attributes: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(*args, **attributes)
+        self.params.append(_VERSION)
         self._unknown, self._wrong, self._missing = unknown, wrong, missing
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -243,6 +267,7 @@ _KNOWN = frozenset(
         *_PEM_TYPES,
     }
 )
+_CONNECT_SECONDS = 5.0  # then the next address of a list
 _JAAS_PAIR = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
@@ -257,6 +282,25 @@ class ToolAccess:
     def url(self, bootstrap: str) -> str:
         """The address, with https if the protocol is secure and it names no scheme."""
         return f"https://{bootstrap}" if self.is_secure and "//" not in bootstrap else bootstrap
+
+
+def first_that_answers(bootstrap: str) -> str:
+    """The first address of a list that takes a connection; the last when no other does.
+
+    One that is malformed is answered for by what uses it.
+    """
+    *others, last = [part for part in re.split(r"[\s,]+", bootstrap) if part] or [bootstrap]
+    for address in others:
+        try:
+            at = Address.of(address)
+        except ValueError:
+            return address
+        try:
+            with socket.create_connection((at.host, at.port), _CONNECT_SECONDS):
+                return address
+        except OSError:
+            continue
+    return last
 
 
 def read_properties(file: str) -> dict[str, str]:
@@ -321,7 +365,7 @@ def client_of_tool(config_option: str = "--command-config") -> Callable[[Command
         ) -> None:
             properties = {} if properties_file is None else read_properties(properties_file)
             access = access_of(properties)
-            url = access.url(bootstrap)
+            url = access.url(first_that_answers(bootstrap))
             found = access.credentials or credentials
             with open_client(url, found, access.tls or tls) as client:
                 command(*args, client=client, **options)
@@ -330,7 +374,7 @@ def client_of_tool(config_option: str = "--command-config") -> Callable[[Command
             "--bootstrap-server",
             "bootstrap",
             required=True,
-            help="Address of the daemon: HOST:PORT or a URL.",
+            help="Address of the daemon: HOST:PORT or a URL. Of a list the first that answers.",
         )
         file = click.option(
             config_option,

@@ -29,8 +29,9 @@ In the environment, `KAFKALOG_LOG_DIRS` is `log.dirs` (`_` is `.`, `__` is `_`, 
 `KAFKALOG_` overrides `KAFKA_`, which overrides `KAFKA_CFG_`. A variable that ends in `_FILE` names
 a file that contains the value ([Running](../how-to/running.md)).
 
-An invalid value stops the start, and so does an unknown key that is at most two characters away
-from a known one, unless the option `--allow-unknown` is given. Other unknown keys are a warning.
+An invalid value stops the start. So does an unknown key that is at most two characters away from a
+known one, and a topic's key (`retention.ms`), unless the option `--allow-unknown` is given. Other
+unknown keys are a warning.
 Keys of Kafka's brokers, from 0.8 to 4.2, that do not apply here (`advertised.listeners`,
 `zookeeper.connect`, `process.roles`) are named in one info line. `listeners=http://HOST:PORT` sets
 `http.host` and `http.port` in its source, unless the source sets them itself; addresses of Kafka's

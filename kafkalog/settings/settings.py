@@ -135,6 +135,7 @@ def _without_file(suffix: str) -> str | None:
 
 _LISTENERS = "listeners"
 _OTHERWISE_NAMED = {"port": "http.port", "host.name": "http.host"}  # of Kafka before 3.0
+_NO_BROKER_ID = -1  # Kafka's default of broker.id: there is none yet
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
@@ -581,19 +582,22 @@ def _notices_of_unread(
         _check_listener(texts, notices, faults)
         unread.remove(_LISTENERS)
     for key in unread:
-        one, meant = texts[key], None
-        if not (allow_unknown or key in KAFKA_KEYS or key in TOPIC_LEVEL):
-            meant = mistyped(key, BROKER_LEVEL)
-        is_strange = key.startswith(NOT_APPLICABLE_PREFIXES) or (
-            key in KAFKA_KEYS and key not in TOPIC_LEVEL and key not in _OTHERWISE_NAMED
+        one, is_judged = texts[key], not (allow_unknown or key in KAFKA_KEYS)
+        meant = mistyped(key, BROKER_LEVEL) if is_judged and key not in TOPIC_LEVEL else None
+        is_of_topics = key in TOPIC_LEVEL and TOPIC_LEVEL[key].effective
+        is_wrong = meant is not None or (is_judged and is_of_topics)
+        is_strange = not is_of_topics and (
+            key.startswith(NOT_APPLICABLE_PREFIXES)
+            or (key in KAFKA_KEYS and key not in TOPIC_LEVEL and key not in _OTHERWISE_NAMED)
         )
-        if is_strange and meant is None and one.source is not Source.OVERRIDE:
+        if is_strange and not is_wrong and one.source is not Source.OVERRIDE:
             strangers.append(key)
             continue
         hint = "; it does not apply to kafkalog" if is_strange else _hint_of(key)
-        if meant is not None and one.source is not Source.OVERRIDE:
-            hint = f"; did you mean {meant}? --allow-unknown makes it a warning"
-        if meant is not None or one.source is Source.OVERRIDE:  # it would be taken for done
+        if is_wrong and one.source is not Source.OVERRIDE:
+            hint = f"; did you mean {meant}?" if meant is not None else f"{hint}."
+            hint += " --allow-unknown makes it a warning"
+        if is_wrong or one.source is Source.OVERRIDE:  # it would be taken for done
             faults.append(_placed(InvalidConfig(f"Nothing reads {key}{hint}", key=key), one.place))
         else:
             named = f" (from {one.origin})" if one.origin else ""
@@ -608,7 +612,9 @@ def _hint_of(key: str) -> str:
     """What may have been meant by a key that nothing reads."""
     if key in TOPIC_LEVEL:
         synonyms = [synonym.key for synonym in TOPIC_LEVEL[key].synonyms]
-        return f"; it is a topic key, its default is set with {synonyms[0]}" if synonyms else ""
+        if synonyms:
+            return f"; it is a topic key, its default is set with {synonyms[0]}"
+        return "; it is a topic key: kafkalog topics alter sets it"
     if key in _OTHERWISE_NAMED:
         return f"; here it is {_OTHERWISE_NAMED[key]}"
     return did_you_mean(key, BROKER_LEVEL)
@@ -696,6 +702,20 @@ def _log_dirs(values: Mapping[str, ResolvedValue]) -> tuple[str, ...]:
     return tuple(part.strip() for part in str(values["log.dir"].value).split(","))
 
 
+def _node_id(values: Mapping[str, ResolvedValue]) -> int | None:
+    """node.id, else broker.id, its name before KRaft; InvalidConfig when both say different ids."""
+    node, former = values["node.id"].value, values["broker.id"].value
+    if former in (None, _NO_BROKER_ID):
+        former = node
+    if node is not None and node != former:
+        raise InvalidConfig(
+            f"broker.id={former} and node.id={node} are two ids of one broker: leave out broker.id",
+            key="broker.id",
+        )
+    assert former is None or isinstance(former, int)
+    return former
+
+
 def _given(values: Mapping[str, ResolvedValue]) -> dict[str, Value]:
     """The values that are configured."""
     return {key: one.value for key, one in values.items() if one.source is not Source.DEFAULT}
@@ -713,6 +733,7 @@ def _broker_config(values: Mapping[str, ResolvedValue]) -> BrokerConfig:
             raise _refused(setting, format_value(value), "is the result of its broker keys")
     chosen = _fields_of(BrokerConfig, values) | {
         "log_dirs": _log_dirs(values),
+        "node_id": _node_id(values),
         "topic_defaults": defaults,
     }
     broker = BrokerConfig(**chosen)

@@ -167,6 +167,7 @@ BROKER_SETTINGS: tuple[Setting, ...] = (
     _broker("log.dirs", _LIST, None, "", ANY, "Log directories, separated by commas. It overrides log.dir."),
     _broker("log.dir", _S, None, "", ANY, "Log directory when log.dirs is not set. Unset: $STATE_DIRECTORY (systemd), else kafkalog in $XDG_DATA_HOME or $HOME/.local/share, else /var/lib/kafkalog. Differs from Kafka's /tmp/kafka-logs, which many systems empty at a boot.", field="log_dirs"),
     _broker("node.id", _I, None, "", _NEVER_NEGATIVE, "Node id that all log directories must have in meta.properties. Unset: the one that they have, also those that Kafka wrote, or 1 if all are new. Differs from Kafka, which has no usable default."),
+    _broker("broker.id", _I, None, "", Valid(low=0, extra=(-1,)), "Former name of node.id, which counts when node.id is not set; -1: not set. Two different ids are an error.", field="node_id"),
     _broker("num.partitions", _I, 1, "", _POSITIVE, "Number of partitions of a topic that is created without a count."),
     _broker("max.partitions.per.topic", _I, 10_000, "partitions", _POSITIVE, "Maximum number of partitions of a new topic.", own=True),
     _broker("auto.create.topics.enable", _B, True, "", ANY, "Whether a produce to an unknown topic creates the topic."),

@@ -226,9 +226,51 @@ def test_values_are_read_as_java_reads_them() -> None:
 
 
 def test_an_unknown_key_is_a_warning_with_the_nearest_name() -> None:
-    text = messages(load("log.segment.size=5\nsegment.bytes=5"))
+    text = messages(load("log.segment.size=5\nremote.storage.enable=true"))
     assert "unknown configuration key log.segment.size; did you mean log.segment.bytes?" in text
-    assert "segment.bytes; it is a topic key, its default is set with log.segment.bytes" in text
+    assert text.endswith("do not apply to kafkalog are ignored: remote.storage.enable")
+
+
+@pytest.mark.parametrize(
+    ("key", "remedy"),
+    [
+        ("file.delete.delay.ms", ", its default is set with log.segment.delete.delay.ms"),
+        ("retention.ms", ", its default is set with log.retention.ms"),
+        ("internal.segment.bytes", ": kafkalog topics alter sets it"),
+        ("quota.bytes", ": kafkalog topics alter sets it"),
+    ],
+)
+def test_a_topics_key_among_the_brokers_stops_the_start(key: str, remedy: str) -> None:
+    """Its operator takes it for done; a warning was all that said otherwise."""
+    said = f"Nothing reads {key}; it is a topic key{remedy}. --allow-unknown makes it a warning"
+    with pytest.raises(InvalidConfig) as raised:
+        load_settings(None, {}, {}, files={"s": f"{key}=5000\n".encode()})
+    assert raised.value.message == f"{said} (from s:1)"
+    allowed = load_settings(f"{key}=5000\n".encode(), {}, {}, allow_unknown=True)
+    (notice,) = allowed.notices
+    assert notice.message == f"unknown configuration key {key}; it is a topic key{remedy}"
+
+
+@pytest.mark.parametrize(
+    ("text", "node_id"),
+    [
+        ("broker.id=7", 7),
+        ("broker.id=7\nnode.id=7", 7),
+        ("broker.id=-1\nnode.id=3", 3),
+        ("broker.id=-1", None),
+        ("node.id=0", 0),
+    ],
+)
+def test_the_former_name_of_the_node_id(text: str, node_id: int | None) -> None:
+    settings = load(text)
+    assert (settings.broker.node_id, settings.notices) == (node_id, ())
+
+
+def test_two_ids_of_one_broker_are_refused() -> None:
+    said = "broker.id=7 and node.id=8 are two ids of one broker: leave out broker.id"
+    with pytest.raises(InvalidConfig) as raised:
+        load_settings(b"broker.id=7\n", {}, {"node.id": "8"})
+    assert raised.value.message == f"{said} (from line 1)"
 
 
 def test_kafka_keys_about_other_things_are_listed_in_one_line() -> None:
@@ -651,7 +693,7 @@ def test_an_override_that_nothing_reads_is_refused(key: str, hint: str) -> None:
     with pytest.raises(InvalidConfig) as raised:
         load_settings(None, {}, {key: "9"})
     assert raised.value.message == f"Nothing reads {key}{hint} (from --override)"
-    assert load(f"{key}=9").notices
+    assert load_settings(f"{key}=9".encode(), {}, {}, allow_unknown=True).notices
 
 
 @pytest.mark.parametrize("junk", [b"\x7fELF\x02", b"a=b\n\x1f\x8b\x08", b"h\0t\0t\0p\0"])

@@ -67,6 +67,17 @@ _ABSENT = {  # what there is not, and what to do
     ),
     "kafka-server-start": "Use kafkalog server.",
     "kafka-reassign-partitions": "Use kafkalog dirs move.",
+    "kafka-transactions": "Use kafkalog transactions.",
+    "kafka-producer-perf-test": "Use kafkalog perf produce.",
+    "kafka-consumer-perf-test": "Use kafkalog perf consume.",
+    "kafka-leader-election": "There is one broker, which leads all partitions: no election.",
+    "kafka-storage": "There is one broker: kafkalog server formats new log directories, and"
+    " kafkalog dirs describe shows them.",
+    "kafka-broker-api-versions": "There is one broker, which speaks HTTP: see kafkalog health.",
+    **dict.fromkeys(
+        ("kafka-metadata-quorum", "kafka-features"),
+        "There is one broker and no controller: see kafkalog health.",
+    ),
 }
 # Options of Kafka's tools and others: the option or argument of kafkalog for it, or a sentence.
 _FOREIGN_OPTIONS: dict[str, tuple[str, ...] | str] = {

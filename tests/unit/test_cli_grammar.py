@@ -95,6 +95,12 @@ def test_the_short_option_helps(words: tuple[str, ...]) -> None:
         (("compat", "kafka-acls"), "kafkalog has no kafka-acls: see docs/how-to/security.md"),
         (("compat", "kafka-server-start"), "Use kafkalog server."),
         (("kafka-reassign-partitions.sh",), "Use kafkalog dirs move."),
+        (("compat", "kafka-transactions", "list"), "Use kafkalog transactions."),
+        (("compat", "kafka-producer-perf-test"), "Use kafkalog perf produce."),
+        (("kafka-consumer-perf-test.sh",), "Use kafkalog perf consume."),
+        (("kafka-leader-election",), "There is one broker, which leads all partitions"),
+        (("kafka-storage", "format"), "kafkalog server formats new log directories"),
+        (("kafka-broker-api-versions",), "There is one broker, which speaks HTTP"),
         (
             ("topics", "create", "--topic", "t"),
             "NAME is an argument: kafkalog topics create orders",

@@ -322,6 +322,22 @@ def test_verify_finds_what_a_later_start_repairs() -> None:
     assert told[0].problem == f"offsets 7 to {6 + 2**17} are missing before it"
 
 
+@pytest.mark.parametrize("rotten", [5 - 2**56, 5 + 2**20, 2])
+def test_verify_names_the_batch_whose_base_offset_rotted(rotten: int) -> None:
+    """And the offsets that it had; not numbers that come from the rotten ones."""
+    world = replica(range(8))
+    world.open(clean=False)
+    world.flush()
+    world.log.close()
+    size = len(world.filesystem.read_file(LOG)) // 8
+    world.filesystem.open_write(LOG).pwrite(struct.pack(">q", rotten), 5 * size)
+    told = verify_directory(DIRECTORY, world.filesystem, proof=CheckedOffsets(is_gapless=True))
+    assert [(each.code.value, each.position, each.problem) for each in told] == [
+        ("offset_order", 5 * size, f"the batch is not valid: base offset {rotten} after offset 4"),
+        ("offset_gap", 6 * size, "offsets 5 to 5 are missing before it"),
+    ]
+
+
 def test_appends_after_a_repair_keep_their_own_place() -> None:
     world = PartitionWorld(LogConfig(), corruption="keep")
     for life in range(3):

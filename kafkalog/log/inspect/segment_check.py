@@ -7,7 +7,7 @@ for reading only. Any thread; a segment that is written meanwhile may show a par
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from kafkalog.format.disk.index_entries import (
     unpack_time_entries,
 )
 from kafkalog.format.integers import INT32_MAX, FormatError
-from kafkalog.format.records.batch_scan import BatchColumn, ScanStop, walk
+from kafkalog.format.records.batch_scan import BatchColumn, BatchRows, ScanStop, walk
 from kafkalog.log.inspect.findings import FINDINGS_MAX, Finding, FindingCode, Findings, Severity
 from kafkalog.log.segment.segment_file import has_message_at
 from kafkalog.log.values import MAX_RELATIVE_OFFSET, NO_SEQUENCE
@@ -132,18 +132,20 @@ class _SegmentCheck:
 
     def __post_init__(self) -> None:
         self._findings = Findings()
+        self._misplaced: list[int] = []  # positions of batches whose offsets rotted
         self._log = segment_file_name(self._base, LOG_SUFFIX)
 
     def run(self, names: Collection[str], *, is_last: bool) -> SegmentReport:
         """The log first, then each index against it."""
         base = self._base
         table, is_sound, size_bytes = self._batches()
-        befores = np.concatenate(([base - 1], table[:-1, _LAST]))[: len(table)]
-        gaps = np.flatnonzero(table[:, _BASE] > befores + 1)
+        placed = table[~np.isin(table[:, _POSITION], self._misplaced)]
+        befores = np.concatenate(([base - 1], placed[:-1, _LAST]))[: len(placed)]
+        gaps = np.flatnonzero(placed[:, _BASE] > befores + 1)
         self._check_counts(table)
         if not self._may_have_gaps:
-            self._report_gaps(table, befores, gaps)
-        epochs = self._epochs(table)
+            self._report_gaps(placed, befores, gaps)
+        epochs = self._epochs(placed)
         producers = self._producers(table)
         for suffix, check in (
             (OFFSET_INDEX_SUFFIX, self._offset_index),
@@ -159,7 +161,7 @@ class _SegmentCheck:
             self._transaction_index(name)
         return SegmentReport(
             base=base,
-            next_offset=int(table[-1, _LAST]) + 1 if len(table) else base,
+            next_offset=int(placed[-1, _LAST]) + 1 if len(placed) else base,
             is_sound=is_sound,
             has_gaps=bool(len(gaps)),
             batch_count=len(table),
@@ -179,17 +181,13 @@ class _SegmentCheck:
         is_sound = True
         for chunk in walk(file.pread, 0, size, check_crc=True, chunk_bytes=CHUNK_BYTES):
             rows, stop = chunk.rows, chunk.rows.stop
-            wrong = rows.first_disorder(previous)
-            if wrong is not None:
-                at = chunk.position + int(rows.column(BatchColumn.POSITION)[wrong])
-                problem = f"offset not above {previous} and its predecessors"
-                self._findings.add(FindingCode.OFFSET_ORDER, self._log, at, problem)
-                is_sound = False
             table = rows.table.copy()
             table[:, _POSITION] += chunk.position
             tables.append(table)
-            if rows.count:
-                previous = int(table[-1, _LAST])
+            placed = self._in_order(replace(rows, table=table), previous)
+            is_sound = is_sound and placed.count == rows.count
+            if placed.count:
+                previous = int(placed.column(_LAST)[-1])
             end = chunk.position + rows.consumed_bytes
         if end < size:
             code = _STOP_CODES.get(stop, FindingCode.BATCH_SIZE)
@@ -204,6 +202,19 @@ class _SegmentCheck:
             self._findings.add(FindingCode.OFFSET_RANGE, self._log, 0, problem)
         empty = np.empty((0, len(BatchColumn)), dtype=np.int64)
         return (np.concatenate(tables) if tables else empty), is_sound, size
+
+    def _in_order(self, rows: BatchRows, previous: int) -> BatchRows:
+        """The rows but for those whose offsets contradict the others; these are reported."""
+        while (wrong := rows.first_disorder(previous, looks_ahead=True)) is not None:
+            if len(self._misplaced) == FINDINGS_MAX:
+                break  # nothing fits: the rest says no more
+            before = int(rows.column(_LAST)[wrong - 1]) if wrong else previous
+            at, base_offset = (int(rows.column(each)[wrong]) for each in (_POSITION, _BASE))
+            problem = f"the batch is not valid: base offset {base_offset} after offset {before}"
+            self._findings.add(FindingCode.OFFSET_ORDER, self._log, at, problem)
+            self._misplaced.append(at)
+            rows = replace(rows, table=np.delete(rows.table, wrong, axis=0))
+        return rows
 
     def _check_counts(self, table: Table) -> None:
         """No batch holds more records than lastOffsetDelta leaves offsets; fewer say compaction."""

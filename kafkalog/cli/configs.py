@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 _BETWEEN_PAIRS = re.compile(r",(?![^\[]*\])")
 _AT_RUN_TIME = "DYNAMIC_"  # begins the source of a config that was set then
 _NOT_DYNAMIC = re.compile(r"Cannot update these configs dynamically: Set\((.*?)\)")
-_AT_A_START = r"\1 cannot be changed while the daemon runs: set it in server.properties and restart"
 _BRACKETS = re.compile(r"^\[(.*)\]$")
 
 
@@ -175,7 +174,7 @@ def altered_configs(
         try:
             client.alter_broker_configs(to_set, to_delete=to_delete)
         except InvalidRequest as error:
-            raise RequestFailed(_NOT_DYNAMIC.sub(_AT_A_START, message_of(error))) from error
+            raise RequestFailed(_NOT_DYNAMIC.sub(_at_a_start, message_of(error))) from error
     else:
         client.alter_topic_configs(topic, to_set, to_delete=to_delete)
     _report_ineffective(to_set)
@@ -188,6 +187,19 @@ def altered_configs(
         for name in sorted(before.keys() & now.keys())
         if before[name] != now[name]
     ]
+
+
+def _at_a_start(found: re.Match[str]) -> str:
+    """That a key is read at a start alone, and which other does the same at once."""
+    from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
+
+    key = found[1]
+    said = f"{key} cannot be changed while the daemon runs: set it in server.properties and restart"
+    for setting in TOPIC_LEVEL.values():  # log.retention.hours: log.retention.ms
+        if any(each.key == key and each.scale > 1 for each in setting.synonyms):
+            others = [each.key for each in setting.synonyms if BROKER_LEVEL[each.key].dynamic]
+            return said + "".join(f", or set {other}, which works at once" for other in others)
+    return said
 
 
 def _report_ineffective(configs: Mapping[str, str]) -> None:

@@ -323,7 +323,8 @@ def _refuse_too_large(size: int, topic: _Topic) -> None:
     if size > limit:
         raise RecordBatchTooLarge(
             f"The record batch size is {size} bytes which exceeds the maximum configured value of "
-            f"{limit}.",
+            f"{limit}. Send smaller batches, or raise max.message.bytes of the topic: kafkalog "
+            f"topics alter TOPIC --config max.message.bytes={size}",
             size_bytes=size,
             max_message_bytes=limit,
         )

@@ -129,6 +129,10 @@ def test_changes_are_printed(daemon: Daemon) -> None:
         b"Error: http.port cannot be changed while the daemon runs: set it in server.properties and"
         b" restart\n"
     )
+    hours = run(daemon, "configs", "alter", "--broker", "--config", "log.retention.hours=1")
+    assert hours.stderr.endswith(
+        b"in server.properties and restart, or set log.retention.ms, which works at once\n"
+    )
     refused = run(
         daemon, "topics", "alter", "changed", "--config", "flush.ms=5s", "--partitions", "1"
     )

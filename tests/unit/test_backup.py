@@ -153,7 +153,7 @@ def test_some_topics_alone() -> None:
 @pytest.mark.parametrize(
     ("directory", "why"),
     [
-        ("backup/one", "absolute"),
+        ("backup/one", "absolute path on the daemon's machine: name one there"),
         ("", "absolute"),
         (DIRS[0], "lies in .*: name a place outside it"),
         (f"{DIRS[1]}/backup", "lies in .*: name a place outside it"),

@@ -72,6 +72,18 @@ def test_refused(data: bytes, error: type[errors.InvalidRequest]) -> None:
         checked(data)
 
 
+def test_a_batch_that_is_too_large_says_what_to_do() -> None:
+    """After Kafka's words: the key, and how large it has to be."""
+    data = batch([bytes(1_048_588)])
+    with pytest.raises(errors.RecordBatchTooLarge) as refused:
+        checked(data)
+    assert refused.value.message == (
+        f"The record batch size is {len(data)} bytes which exceeds the maximum configured value of "
+        "1048588. Send smaller batches, or raise max.message.bytes of the topic: kafkalog topics "
+        f"alter TOPIC --config max.message.bytes={len(data)}"
+    )
+
+
 def test_good_batches_stay_as_they_are() -> None:
     """M01: not a byte is copied or changed, whatever the codec; unknown bits are kept."""
     for codec in Codec:

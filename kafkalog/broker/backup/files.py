@@ -118,7 +118,11 @@ class BackupFiles:
         """
         directory, filesystem = self.directory, self._filesystem
         if not directory.startswith("/") or "\0" in directory:
-            raise InvalidBackupTarget(f"'{directory}' is no absolute path", directory=directory)
+            message = (
+                f"'{directory}' is no absolute path on the daemon's machine: name one there, which "
+                "begins with /"
+            )
+            raise InvalidBackupTarget(message, directory=directory)
         parent = _parent(directory)
         with self.guard():
             if not filesystem.exists(parent):

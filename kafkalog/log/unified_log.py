@@ -115,6 +115,7 @@ class UnifiedLog:
         # Lower than the log start, by a file that cannot have rotted: nothing may be deleted.
         self.disputed_start_offset = disputed_start_offset
         self.log_start_offset = log_start_offset
+        self.durable_start_offset = -1  # what the checked checkpoint is known to hold
         self.high_watermark = log_start_offset
         self._first_unstable_offset: int | None = producers.first_unstable_offset
         self.losses = LostRanges(

@@ -129,6 +129,23 @@ def test_a_log_start_that_is_not_durable_is_told(file: str, start: int, is_repea
     assert again.operations.partition_log("t", 0).log_start_offset == (2 if is_repeated else start)
 
 
+def test_a_deletion_below_a_durable_log_start_writes_nothing() -> None:
+    """A full disk cannot fail it, nor make it say that the records may be back."""
+    sim = started().with_topic("t", 1)
+    sim.produce("t", batch_of("a", "b", "c"))
+    assert sim.delete_records("t", 2).result == 2
+    sim.disk.faults.add(Fault.no_space("checkpoint"))
+    assert sim.delete_records("t", 1).result == 2
+    assert sim.delete_records("t", 2).result == 2
+    told = sim.delete_records("t", 3).error
+    assert isinstance(told, errors.LogStartNotDurable)
+    assert isinstance(sim.delete_records("t", 1).error, errors.LogStartNotDurable)
+    sim.disk.faults.disarm()
+    sim.threads.kill_all()
+    again = started(sim.disk.crash(CrashMode.DROP_ALL))
+    assert again.operations.partition_log("t", 0).log_start_offset == 2
+
+
 def test_topic_rules() -> None:
     sim = started()
     operations = sim.operations

@@ -219,6 +219,7 @@ class Checkpoints:
     def _write(self, log_dir: LogDir, *names: str, is_stopped: bool = False) -> None:
         """Replace the files."""
         cleaners: dict[TopicPartition, int] | None = None
+        starts: list[tuple[UnifiedLog, int]] = []
 
         def collect() -> dict[str, bytes]:
             nonlocal cleaners
@@ -230,12 +231,21 @@ class Checkpoints:
                     cleaners = offsets if name == CLEANER_OFFSETS else cleaners
             if PROOFS not in names:
                 return files
+            starts[:] = [(log, log.log_start_offset) for log in self._undisputed(log_dir)]
             # Looked at last: a log start that moves meanwhile is higher here, which disputes none.
             return {PROOFS: self._encoded_proofs(log_dir, is_stopped=is_stopped), **files}
 
         log_dir.write_checkpoints(collect)
+        for log, offset in starts:
+            log.durable_start_offset = offset
         if cleaners is not None:
             self._cleaner_files[log_dir.path] = cleaners
+
+    def _undisputed(self, log_dir: LogDir) -> list[UnifiedLog]:
+        """Logs of which the checked file holds the log start, not what it is disputed with."""
+        return [
+            log for log in self._table.held_in(log_dir.path) if log.disputed_start_offset is None
+        ]
 
     def _collect(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
         """What a file of Kafka's is to hold now."""

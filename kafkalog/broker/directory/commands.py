@@ -312,10 +312,12 @@ class DeleteRecordsCommand(Command):
         """Offset -1 is the high watermark; policy and bounds are the log's rules.
 
         Waits also when nothing moved: an earlier command may have moved it whose checkpoint is not
-        durable yet.
+        durable yet. Where it is, nothing can bring the records back, and no write that fails.
         """
         writer.refuse_retired(self.log)
         self.result = self.log.delete_records(self.offset)
+        if self.result <= self.log.durable_start_offset:
+            return Step.DONE
         writer.wait_for_start_offsets(self)
         return Step.WAIT
 

@@ -24,8 +24,10 @@ _CAPACITY = f"kafkalog_log_dir_capacity_bytes{{{_DIR}}}"
 _PHASE = f"kafkalog_cleaner_phase_seconds_total{{{_HERE}}}"
 
 
-def _stat(title: str, query: Query, steps: list[Json] | None = None, unit: str = "short") -> Json:
-    return panel(title, "stat", [query], unit, width=4, height=4, steps=steps)
+def _stat(
+    title: str, query: Query, steps: list[Json] | None = None, unit: str = "short", width: int = 4
+) -> Json:
+    return panel(title, "stat", [query], unit, width=width, height=4, steps=steps)
 
 
 def _line(title: str, unit: str, *queries: Query, stacked: bool = False) -> Json:
@@ -48,8 +50,17 @@ def _rate(by: str, counter: str, labels: str, legend: str) -> Query:
 _HEALTH = Row("Health", [
     panel("State", "stat", [
         Query(f"kafkalog_broker_state{{{_HERE}}} == 1", "{{instance}} {{state}}"),
-    ], width=4, height=4, options={"textMode": "name"}),
-    _stat("Offline directories", Query(f"sum(1 - kafkalog_log_dir_online{{{_DIR}}})"), _ANY),
+    ], width=6, height=4, options={"textMode": "name"}),
+    _stat("Offline directories", Query(f"sum(1 - kafkalog_log_dir_online{{{_DIR}}})"), _ANY,
+          width=6),
+    _stat("Offline partitions",
+          Query(f"sum(kafka_server_replicamanager_offlinereplicacount{{{_HERE}}})"), _ANY,
+          width=6),
+    _stat("Lost offsets",
+          Query(f"sum(kafkalog_log_lost_offsets{{{_TOPIC}}}) or vector(0)"), _ANY, width=6),
+    _stat("Refused reads of damaged batches", Query(
+        f'sum(increase(kafkalog_fetch_refusals_total{{{_TOPIC},error="CorruptBatch"}}[$__range]))'
+        " or vector(0)"), _ANY, width=8),
     _stat("Dead cleaner threads", Query(f"sum(1 - kafkalog_cleaner_thread_up{{{_HERE}}})"), _ANY),
     _stat("Quarantined partitions",
           Query(f"sum(kafkalog_cleaner_quarantined{{{_TOPIC}}}) or vector(0)"), _ANY),

@@ -59,6 +59,34 @@ def test_a_lost_directory(tmp_path: Path) -> None:
         prometheus.wait_for_alert("KafkalogLogDirOffline")
 
 
+def test_damage(tmp_path: Path) -> None:
+    """The daemon is ready, and of each kind of damage one alert tells."""
+    daemon = Daemon(tmp_path)
+    with daemon:
+        for topic in ("offline", "lost", "rotten"):
+            daemon.create_topic(topic, 1)
+            for _ in range(2):
+                assert append(daemon, topic, batch_of(b"value")).status == 200
+                order(daemon, f"/v1/topics/{topic}/partitions/0/log:roll", {})
+    root, segment = daemon.log_dirs[0], f"{0:020}.log"
+    stranger = "version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAASZw"
+    (root / "offline-0" / "partition.metadata").write_text(stranger)
+    (root / "lost-0" / segment).unlink()
+    data = bytearray((root / "rotten-0" / segment).read_bytes())
+    data[-1] ^= 1
+    (root / "rotten-0" / segment).write_bytes(data)
+    with daemon, watching(daemon) as prometheus:
+        assert daemon.request("GET", "/readyz").json["offline_partitions"] == 1
+        prometheus.wait_for_alert("KafkalogPartitionsOffline")
+        prometheus.wait_for_alert("KafkalogOffsetsLost")
+        prometheus.wait_for("a scrape", lambda: prometheus.query("up == 1"))
+        assert "KafkalogRecordsRotten" not in prometheus.firing()
+        refused(daemon.request("GET", "/topics/rotten/partitions/0/records?offset=0"), 500, 50010)
+        prometheus.wait_for_alert("KafkalogRecordsRotten")
+        (alert,) = prometheus.query('ALERTS{alertname="KafkalogRecordsRotten"}')
+        assert alert["metric"]["topic"] == "rotten"
+
+
 def test_a_full_disk(tmp_path: Path) -> None:
     """Refused appends are told twice: the directory, and the share of 5xx."""
     daemon = Daemon(tmp_path, log_dir_min_free_bytes=str(1 << 60))

@@ -87,7 +87,7 @@ SEVERITIES = {"critical", "warning", "info"}
 
 def test_each_alert_is_described() -> None:
     names = [rule["alert"] for rule in RULES]
-    assert len(names) == len(set(names)) == 27
+    assert len(names) == len(set(names)) == 30
     for rule in RULES:
         assert rule["labels"]["severity"] in SEVERITIES
         annotations = rule["annotations"]

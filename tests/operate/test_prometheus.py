@@ -31,6 +31,8 @@ ONLY_WHEN_IT_HAPPENS = frozenset(
         "kafka_log_logmanager_remainingsegmentstorecover",
         "kafkalog_archive_held_bytes",
         "kafkalog_cleaner_quarantined",
+        "kafkalog_fetch_refusals_total",
+        "kafkalog_log_lost_offsets",
         "kafkalog_partition_move_bytes_total",
         "kafkalog_unclean_starts_total",
     }

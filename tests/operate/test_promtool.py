@@ -20,6 +20,10 @@ pytestmark = pytest.mark.prometheus
 # What somebody might break, and a case must notice: the text in the rules, and what it becomes.
 BREAKS = (
     ("up{job=\"kafkalog\"} == 0", "up{job=\"kafkalog\"} == 2"),
+    ("offlinereplicacount{job=\"kafkalog\"}", "offlinereplicacount"),
+    ("increase(kafkalog_fetch_refusals_total", "0 * increase(kafkalog_fetch_refusals_total"),
+    ("or kafkalog_fetch_refusals_total", "and kafkalog_fetch_refusals_total"),
+    ("(kafkalog_fetch_refusals_total{error=\"CorruptBatch\"}", "(kafkalog_fetch_refusals_total"),
     ("capacity_bytes < 0.15", "capacity_bytes < 0.17"),
     (" or kafkalog_log_dir_full == 1", ""),
     ("[6h], 86400)", "[6h], 864000)"),
@@ -53,7 +57,7 @@ def promtool(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 def test_the_configuration() -> None:
     done = promtool("check", "config", DEPLOYED / "prometheus.yml")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "27 rules found" in done.stdout
+    assert "30 rules found" in done.stdout
 
 
 def test_the_cases() -> None:

@@ -628,7 +628,7 @@ def test_what_needs_somebody(found: dict[str, Any], expected: list[str]) -> None
         ({"directory": log_dir(0.86)}, "KafkalogDiskLow", False),
         ({"directory": log_dir(0.96)}, "KafkalogDiskCritical", True),
         ({"readiness": FULL, "directory": log_dir(0.99)}, "disk-full", True),
-        ({"readiness": Readiness(True, 1, 0, 2, 1, 0, ())}, "KafkalogLogDirOffline", True),
+        ({"readiness": Readiness(True, 1, 0, 2, 1, 0, ())}, "KafkalogPartitionsOffline", True),
         ({"cleaner": CleanerHealth(["thread-0"], 0)}, "KafkalogCleanerThreadDead", True),
         ({"cleaner": CleanerHealth((), 2)}, "uncleanable-log", False),
         ({"tasks": [HANGS]}, "KafkalogRetentionStalled", True),

@@ -304,7 +304,7 @@ def alerts_of(
     ]
     if readiness.offline_partitions:
         unserved = f"{plural(readiness.offline_partitions, 'partition')} not served"
-        alerts.append(_alert(unserved, "KafkalogLogDirOffline"))
+        alerts.append(_alert(unserved, "KafkalogPartitionsOffline"))
     for each in log_dirs:
         if each.path not in faulty and each.used_ratio is not None:
             available_ratio = 1 - each.used_ratio

@@ -219,7 +219,7 @@ docs: $(DEV_READY) ## regenerate the generated pages under docs/ and the dashboa
 	@$(BIN)/python -m tools.pages
 
 docs-site: $(DOCS_READY) | build ## build the documents as a site with a search in build/docs-site; a broken link fails
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build > build/docs-site.log 2>&1 || { cat build/docs-site.log >&2; exit 1; }
 
 wheel: $(RUN_READY) ## build a wheel with compiled kernels into dist/, for this Python and platform
 	@$(BIN)/python -c 'from setuptools import build_meta; print("dist/" + build_meta.build_wheel("dist"))'

@@ -183,5 +183,5 @@ def _contents(grouped: dict[str, list[str]]) -> str:
 
 def _link(heading: str) -> str:
     """To a heading of the page, by the name that GitHub and MkDocs give it."""
-    anchor = re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+    anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
     return f"[{heading}](#{anchor})"

@@ -149,7 +149,7 @@ def links(page: Path) -> list[Link]:
 def anchors(page: Path) -> set[str]:
     """Names of the headings, as GitHub makes them."""
     texts = [_LINK.sub("]", heading).lower() for heading in _HEADING.findall(prose(page))]
-    return {re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-") for text in texts}
+    return {re.sub(r"[^\w\- ]", "", text).replace(" ", "-") for text in texts}
 
 
 # ---- command lines

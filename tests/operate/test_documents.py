@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INDEX = DOCS / "README.md"
+INDEXES_BESIDE = [ROOT / "examples" / "README.md", ROOT / "tests" / "README.md"]
 FIRST_WORDS = ("archive", "cleanup", "delete", "file", "log", "quota", "retention", "segment")
 # Usage lines of cli.md; a line of the log.
 NO_CALL = re.compile(r"\[OPTIONS\]|COMMAND|^kafkalog is ready$")
@@ -63,7 +64,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
 # ---- links
 
 
-@every_page
+@pytest.mark.parametrize("page", [*PAGES, *INDEXES_BESIDE], ids=name_of)
 def test_links(page: Path) -> None:
     for link in links(page):
         target = (page.parent / link.path).resolve() if link.path else page
@@ -76,8 +77,8 @@ def test_links(page: Path) -> None:
 def test_the_names_of_headings(tmp_path: Path) -> None:
     """The check of links knows a heading as a browser does."""
     page = tmp_path / "page.md"
-    page.write_text("# A `key.name`, twice?\n\n```sh\n# no heading\n```\n\n## A [link](x.md) too\n")
-    assert anchors(page) == {"a-keyname-twice", "a-link-too"}
+    page.write_text("# A `key.name`, twice?\n\n```sh\n# no heading\n```\n\n## A [link](x.md) too\n\n## `GET /`\n")
+    assert anchors(page) == {"a-keyname-twice", "a-link-too", "get-"}
 
 
 @every_page
@@ -94,7 +95,7 @@ def test_the_site_shows_what_an_editor_shows(page: Path) -> None:
 def test_the_index_has_every_page() -> None:
     text = INDEX.read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## (.+?)$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
-    assert list(sections) == list(KINDS)
+    assert list(sections) == [*KINDS, "Project"]
     linked = [link.path for link in links(INDEX) if not link.path.startswith("..")]
     assert len(linked) == len(set(linked))
     for kind, folder in KINDS.items():

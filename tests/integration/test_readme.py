@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-SESSION = "U=http://127.0.0.1:8082"
+SESSION = "API=http://127.0.0.1:8082"
 OUTPUT = "#> "
 
 
@@ -123,31 +123,13 @@ def test_the_commands_of_the_howto(tmp_path: Path) -> None:
     """A backup of all, one of a topic, a restore to two directories, a check."""
     page = (ROOT / "docs/how-to/back-up-and-restore.md").read_text()
     (script,) = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
-    script = script.replace(".venv/bin/kafkalog", f"{sys.executable} -m kafkalog")
-    backups, data = tmp_path / "backups", tmp_path / "data"
-    backups.mkdir()
-    data.mkdir()
     with Daemon(tmp_path / "source") as daemon:
-        result = subprocess.run(
-            ["bash", "-e", "-u", "-o", "pipefail", "-c", script],
-            cwd=tmp_path,
-            env={
-                **os.environ,
-                "PYTHONPATH": str(ROOT),
-                "U": f"http://127.0.0.1:{daemon.port}",
-                "BACKUP": str(backups),
-                "DATA": str(data),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.count("Backup complete: ") == 2
-    assert "all files are copies" in result.stdout
-    assert re.search(r"^Restored\. Start: ", result.stdout, re.MULTILINE)
-    assert result.stdout.splitlines()[-1].endswith("/invoices-0: sound")
+        (output,) = run_session([f"set -e -u\n{script}"], daemon, tmp_path)
+    backups, data = tmp_path / "backup", tmp_path / "restored"
+    assert output.count("Backup complete: ") == 2
+    assert "all files are copies" in output
+    assert re.search(r"^Restored\. Start: ", output, re.MULTILINE)
+    assert output.splitlines()[-1].endswith("/invoices-0: sound")
     assert manifest_of(backups / "monday").is_complete
     copy = Daemon(tmp_path / "copy")
     copy.log_dirs = [data / "a", data / "b"]

@@ -77,7 +77,8 @@ def test_links(page: Path) -> None:
 def test_the_names_of_headings(tmp_path: Path) -> None:
     """The check of links knows a heading as a browser does."""
     page = tmp_path / "page.md"
-    page.write_text("# A `key.name`, twice?\n\n```sh\n# no heading\n```\n\n## A [link](x.md) too\n\n## `GET /`\n")
+    text = "# A `key.name`, twice?\n\n```sh\n# no heading\n```\n\n## A [link](x.md) too\n"
+    page.write_text(f"{text}\n## `GET /`\n")
     assert anchors(page) == {"a-keyname-twice", "a-link-too", "get-"}
 
 

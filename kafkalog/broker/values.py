@@ -87,11 +87,12 @@ class LogDirFault:
     """What keeps an entry of ``log.dirs`` from full service, and why.
 
     ``failing``: calls failed within the last minute though it is online and has space, for want of
-    descriptors or memory; or one of its logs takes no appends until a restart.
+    descriptors or memory; or one of its logs takes no appends until a restart. ``low``: an append
+    was refused for which there is no room above the reserve; smaller ones are taken.
     """
 
     log_dir: str
-    state: Literal["offline", "full", "failing"]
+    state: Literal["offline", "full", "failing", "low"]
     reason: str
 
 
@@ -126,13 +127,13 @@ class PartitionSize:
 class LogDirDescription:
     """One entry of ``log.dirs``; an offline one holds no partitions.
 
-    ``state`` and ``reason`` as in LogDirFault; without a fault online, and no reason. A full one
-    refuses all or the larger appends. ``space`` is measured every 10 s.
+    ``state`` and ``reason`` as in LogDirFault; without a fault online, and no reason. ``space`` is
+    measured every 10 s.
     """
 
     path: str
     is_cordoned: bool
-    state: Literal["online", "full", "failing", "offline"]
+    state: Literal["online", "low", "full", "failing", "offline"]
     reason: str | None
     space: DiskSpace
     partitions: Sequence[PartitionSize]
@@ -144,8 +145,13 @@ class LogDirDescription:
 
     @property
     def full_reason(self) -> str | None:
-        """Why it refuses all or the larger appends; None: it does not."""
+        """Why it refuses appends; None: it does not."""
         return self.reason if self.state == "full" else None
+
+    @property
+    def low_reason(self) -> str | None:
+        """Why it refuses the larger appends; None: it does not, or refuses all."""
+        return self.reason if self.state == "low" else None
 
 
 class MoveState(enum.Enum):

@@ -151,6 +151,16 @@ def test_others_who_fill_the_disk_are_noticed() -> None:
     assert isinstance(append(sim).error, DiskFull)
 
 
+def test_others_who_fill_the_disk_between_two_appends_are_noticed() -> None:
+    """M15: the last look may be a quarter of a second old, however small the appends are."""
+    sim = manager_with(1 << 30)
+    assert append(sim, "v").error is None
+    set_free(sim, 0)
+    sim.clock.advance_ms(250)
+    assert isinstance(append(sim, "v").error, DiskFull)
+    assert sim.operations.readiness().full_dirs == 1
+
+
 def test_without_a_reserve_only_the_disk_refuses() -> None:
     """M15: 0 uses the last page, and the directory is full when the disk says so."""
     sim = manager_with(200_000, reserve_bytes=0)
@@ -304,11 +314,16 @@ def test_a_refusal_for_want_of_room_is_told() -> None:
     assert "90" in str(refused[0].error)
     assert [line["event"] for line in lines] == ["append_larger_than_space"]
     ready = sim.operations.readiness()
-    assert (ready.full_dirs, [fault.state for fault in ready.faults]) == (1, ["full"])
+    assert (ready.full_dirs, [fault.state for fault in ready.faults]) == (0, ["low"])
+    low = {"log_dir": "/data/a"}
+    assert sim.metrics.registry.get_sample_value("kafkalog_log_dir_full", low) == 0
+    (shown,) = log_dirs_view(sim.operations).log_dirs
+    assert (shown.full_reason, shown.low_reason) == (None, ready.faults[0].reason)
+    assert "/data/a is low</strong>: Log directory" in page_of(log_dirs_view(sim.operations))
     assert append(sim).error is None
     set_free(sim, 2 * RESERVE)
     sim.clock.advance_ms(10_000)
-    assert sim.operations.readiness().full_dirs == 0
+    assert sim.operations.readiness().faults == ()
 
 
 def test_the_page_of_log_directories_says_full() -> None:

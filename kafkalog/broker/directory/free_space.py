@@ -4,17 +4,19 @@ Owns the reserve ``log.dir.min.free.bytes``: appends end before the disk is real
 checkpoints, retention and deletions always have room. They end below the reserve, or when the disk
 said that it is full, and begin again by themselves when an eighth more than the reserve is free: a
 directory on the edge does not change its mind with every append. An append that alone would pass
-the reserve is refused, others are not; until there is more space that is shown as a fault as well.
+the reserve is refused, smaller ones are not: until there is more space the directory is not full
+but low.
 
 A disk that says it is full may lack something else than the bytes that it reports: inodes,
 blocks of a quota, the last page. Appends are tried again all the same, and each time that the disk
 refuses something within a second after they came back they wait twice as long, up to half a minute.
 When it refuses later, appends went well in between: a disk that only lacks what a checkpoint needs.
 
-Asking the file system for each append would cost a system call a request. An append only counts its
-bytes; the file system is asked when half of what lay above the reserve at the last answer has been
-appended, and by a task every few seconds, because others write to the same disk. Full, it is asked
-at most four times a second. ``take`` is the writer thread's, the rest is for any thread.
+Asking the file system for each append would cost a system call a request. An append counts its
+bytes and looks at the clock; the file system is asked when half of what lay above the reserve at
+the last answer has been appended, and when that answer is a quarter of a second old, because others
+write to the same disk; without appends by a task every few seconds. Full, it is asked at most four
+times a second. ``take`` is the writer thread's, the rest is for any thread.
 """
 
 from __future__ import annotations
@@ -65,8 +67,8 @@ class FreeSpace:
         self._mutex = mutex
         # published; changed under the mutex
         self.full_reason: str | None = None  # why appends are refused; None: they are not
-        self._tight_reason: str | None = None
-        self._next_look_ns = 0
+        self.low_reason: str | None = None  # why larger appends are refused
+        self._next_look_ns = 0  # before, what was measured is believed
         self._resumed_ns: int | None = None
         self._retry_ns = 0  # appends do not come back before
         self._wait_ns = 0
@@ -75,18 +77,17 @@ class FreeSpace:
         # covers an append between them
         self._unmeasured_bytes = 0
 
-    @property
-    def shown_reason(self) -> str | None:
-        """Why all or the larger appends are refused until there is space again."""
-        return self.full_reason or self._tight_reason
-
     def take(self, size_bytes: int) -> None:
         """Before an append of so many bytes, writer thread: DiskFull when there is no room for it.
 
-        Costs a subtraction and two comparisons while nothing is wrong.
+        Costs a look at the clock while nothing is wrong, and four system calls a second.
         """
         left = self._unmeasured_bytes = self._unmeasured_bytes - size_bytes
-        if left < 0 or self.full_reason is not None:
+        if (
+            left < 0
+            or self.full_reason is not None
+            or self._clock.monotonic_ns() >= self._next_look_ns
+        ):
             self._look(size_bytes)
 
     def note(self, space: DiskSpace) -> None:
@@ -95,11 +96,11 @@ class FreeSpace:
         free_bytes = space.usable_bytes
         with self._mutex:
             self._unmeasured_bytes = max((free_bytes - self._min_free_bytes) // 2, _STEP_BYTES)
+            now_ns = self._clock.monotonic_ns()
+            self._next_look_ns = now_ns + _LOOK_INTERVAL_NS
             if free_bytes > self._resume_above_bytes:
-                self._tight_reason = None
+                self.low_reason = None
             if self.full_reason is not None:
-                now_ns = self._clock.monotonic_ns()
-                self._next_look_ns = now_ns + _LOOK_INTERVAL_NS
                 if free_bytes > self._resume_above_bytes and now_ns >= self._retry_ns:
                     self.full_reason, self._resumed_ns = None, now_ns
                     _log.info("log_dir_has_space_again", log_dir=self._path, free_bytes=free_bytes)
@@ -158,8 +159,8 @@ class FreeSpace:
                 f"log.dir.min.free.bytes ({self._min_free_bytes})"
             )
             with self._mutex:
-                is_told = self._tight_reason is not None
-                self._tight_reason = reason
+                is_told = self.low_reason is not None
+                self.low_reason = reason
             if not is_told:
                 _log.warning(
                     "append_larger_than_space",

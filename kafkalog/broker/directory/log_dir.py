@@ -199,13 +199,13 @@ class LogDir:
         """For people and probes: what keeps the directory from full service, if anything."""
         if self.offline_reason is not None:
             return LogDirFault(self.path, "offline", self.offline_reason)
-        reason = self.free_space.shown_reason
-        if reason is not None:
-            return LogDirFault(self.path, "full", reason)
+        space = self.free_space
+        if space.full_reason is not None:
+            return LogDirFault(self.path, "full", space.full_reason)
         failing = self._failing
-        if failing is None or (failing[1] is not None and self._clock.monotonic_ns() > failing[1]):
-            return None
-        return LogDirFault(self.path, "failing", failing[0])
+        if failing and (failing[1] is None or self._clock.monotonic_ns() <= failing[1]):
+            return LogDirFault(self.path, "failing", failing[0])
+        return None if space.low_reason is None else LogDirFault(self.path, "low", space.low_reason)
 
     def note_broken(self, reason: str) -> None:
         """One of its logs takes no appends until a restart."""

@@ -34,7 +34,8 @@ class PartitionSizeView(Fragment):
 class LogDirView(Fragment):
     """One log directory; bytes are null when its file system was not measured.
 
-    full_reason             why it refuses all appends, or the larger ones; null: it does not
+    full_reason             why it refuses appends; null: it does not
+    low_reason              why it refuses the larger ones; null: it does not, or refuses all
     full_in_ms              at the pace of the last hour; null: it does not fill, or not known yet
     partitions, log_bytes   null when it is offline, because its contents are not known
     largest                 its ``LARGEST`` partitions by size
@@ -43,6 +44,7 @@ class LogDirView(Fragment):
     path: str
     offline_reason: str | None
     full_reason: str | None
+    low_reason: str | None = None
     is_cordoned: bool
     total_bytes: Known
     usable_bytes: Known

@@ -277,7 +277,7 @@ LEAST_LEFT_RATIO = 0.2
 GROUPS_SHOWN = 5
 _LEAST_STALL_MS = 60_000  # three missed checks are not late when one is due every second
 _ONE_SHOT_MS = 86_400_000  # how long the failure of a task that runs once is shown
-_RUNBOOK_OF_FAULT = {"full": "disk-full"}
+_RUNBOOK_OF_FAULT = {"full": "disk-full", "low": "disk-full"}
 
 
 def _alert(sentence: str, runbook: str) -> AlertView:

@@ -241,7 +241,7 @@ class LogDirAnswer(AnswerBody, rename="camel"):
     """
 
     error: str | None
-    state: Literal["online", "full", "failing", "offline"]
+    state: Literal["online", "low", "full", "failing", "offline"]
     reason: str | None
     log_dir: str
     is_cordoned: bool

@@ -43,7 +43,7 @@ class LogDirFault(AnswerBody):
     """The fault of a log directory. Null: hidden without the right to see paths."""
 
     log_dir: str | None
-    state: Literal["offline", "full", "failing"]
+    state: Literal["offline", "full", "failing", "low"]
     reason: str | None
 
 

@@ -128,7 +128,7 @@ class LogDirDescription:
     """One entry of ``log.dirs``; an offline one holds no partitions.
 
     ``state`` and ``reason`` as in LogDirFault; without a fault online, and no reason. ``space`` is
-    measured every 10 s.
+    as it was last measured, at most 10 s ago.
     """
 
     path: str

@@ -6,6 +6,7 @@ Method: a simulated disk of known size; retention and deletions in between.
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +17,13 @@ from kafkalog.broker.catalog import PartitionTable
 from kafkalog.broker.directory.commands import AppendCommand
 from kafkalog.broker.values import Acks, ConfigChange
 from kafkalog.console.views.daemon import log_dirs_view
-from kafkalog.errors import DiskFull, LargerThanQuota, LogStartNotDurable, QuotaExceeded
+from kafkalog.errors import (
+    AppendOutcomeUnknown,
+    DiskFull,
+    LargerThanQuota,
+    LogStartNotDurable,
+    QuotaExceeded,
+)
 from kafkalog.log.inspect.invariants import check_invariants
 from kafkalog.log.log_config import LogConfig
 from kafkalog.log.values import Isolation
@@ -253,6 +260,43 @@ def test_retention_frees_a_disk_that_others_filled() -> None:
     assert again.operations.partition_log("t", 0).log_end_offset == end
 
 
+def test_a_topic_goes_from_a_full_disk_after_one_of_its_segments() -> None:
+    """M14 M15: a deletion writes the registry. Deleted records and a check make room for that."""
+    config = BrokerConfig(log_dirs=ONE, log_dir_min_free_bytes=0)
+    defaults = replace(SMALL, retention_bytes=-1)
+    sim = SimManager(config=config, topic_defaults=defaults).start().with_topic("t", 1)
+    set_free(sim, 2_000_000)
+    taken = fill(sim)
+    set_free(sim, 0)
+    with pytest.raises(DiskFull):
+        sim.operations.topics.delete("t")
+    assert isinstance(sim.delete_records("t", taken // 2).error, LogStartNotDurable)
+    assert sim.manager.retention.run_once() == 1
+    sim.clock.advance_ms(60_000)
+    sim.operations.topics.delete("t")
+    sim.clock.advance_ms(600_000)
+    assert free_bytes(sim) > 1_500_000
+
+
+def test_records_whose_sync_found_no_room_are_unknown_and_durable_later() -> None:
+    """M15: they fit into the last page; the epochs that a sync writes first do not."""
+    sim = manager_with(1 << 30)
+    for _ in range(10):
+        assert sim.produce("t", batch_of("v"), Acks.ALL).error is None
+    assert sim.delete_records("t", 5).error is None
+    log, log_dir = sim.operations.partition_log("t", 0), sim.manager.logs.units[0].log_dir
+    free = free_bytes(sim)
+    set_free(sim, 0)
+    command = sim.produce("t", batch_of("v"), Acks.ALL)
+    assert isinstance(command.error, AppendOutcomeUnknown), command.error
+    assert (log_dir.is_online, log_dir.is_full) == (True, True)
+    assert (log.log_end_offset, log.high_watermark) == (11, 10)
+    set_free(sim, free)
+    sim.clock.advance_ms(300)
+    assert sim.produce("t", batch_of("v"), Acks.ALL).error is None
+    assert (log.log_end_offset, log.high_watermark) == (12, 12)
+
+
 def test_what_a_killed_process_was_writing_is_removed() -> None:
     """M14 M15: temporary files of every file that is replaced; the rest of a name stays."""
     sim = manager_with(2_000_000)
@@ -324,6 +368,17 @@ def test_a_refusal_for_want_of_room_is_told() -> None:
     set_free(sim, 2 * RESERVE)
     sim.clock.advance_ms(10_000)
     assert sim.operations.readiness().faults == ()
+
+
+def test_the_description_of_log_directories_is_not_old() -> None:
+    """An operator who asks sees what is free now; who may not block sees the last measurement."""
+    sim = manager_with(1 << 30)
+    before = free_bytes(sim)
+    set_free(sim, 0)
+    (told,) = sim.operations.log_dirs.describe()
+    assert (told.state, told.space.usable_bytes) == ("online", before)
+    (told,) = sim.operations.log_dirs.describe(may_block=True)
+    assert (told.state, told.space.usable_bytes) == ("full", 0)
 
 
 def test_the_page_of_log_directories_says_full() -> None:

@@ -8,6 +8,7 @@ about log directories. Owns no state. Source: Kafka 4.3 (KIP-1066) for cordons, 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
@@ -15,8 +16,9 @@ import structlog
 from kafkalog.broker.access_rules import Action, Resource
 from kafkalog.broker.authorized import operation_class, requires
 from kafkalog.broker.broker_config import cordoned_fault
+from kafkalog.broker.directory.free_space import UNKNOWN_SPACE
 from kafkalog.broker.values import LogDirDescription, PartitionSize
-from kafkalog.errors import InvalidRequest
+from kafkalog.errors import InvalidRequest, StorageFault
 from kafkalog.log.inspect.directory_facts import log_dir_path
 
 if TYPE_CHECKING:
@@ -75,7 +77,7 @@ class LogDirChanges:
 
 @operation_class()
 class LogDirOperations:
-    """See the module. Blocking but for ``describe`` and ``moves``."""
+    """See the module. Blocking but for ``moves``, and ``describe`` unless it may."""
 
     def __init__(self, logs: Logs, moves: PartitionMoves) -> None:
         # constant after construction
@@ -83,11 +85,20 @@ class LogDirOperations:
         self._moves = moves
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)
-    def describe(self, topics: Collection[str] = ()) -> list[LogDirDescription]:
+    def describe(
+        self, topics: Collection[str] = (), *, may_block: bool = False
+    ) -> list[LogDirDescription]:
         """Every entry of ``log.dirs`` with its partitions, sorted; of these topics, or of all.
 
-        No disk. Unknown topics have no partitions. Costs a look at every partition.
+        Unknown topics have no partitions. Costs a look at every partition.
+
+        may_block   ask each file system for its space; else no disk: as it was last measured
         """
+        if may_block:
+            for log_dir in (unit.log_dir for unit in self._logs.units):
+                if log_dir.space != UNKNOWN_SPACE:  # else the start has not opened it yet
+                    with suppress(StorageFault):  # which is its state then
+                        log_dir.measure_space()
         sizes: dict[str, list[PartitionSize]] = {}
         for log in self._logs.table.logs():
             if not topics or log.topic_partition.topic in topics:

@@ -273,8 +273,8 @@ class LogDirsAnswer(AnswerBody):
     parameters=(_TOPICS,),
 )
 def log_dirs(request: web.Request, operations: Operations) -> LogDirsAnswer:
-    """The log directories with their partitions, space and health; touches no disk."""
-    described = operations.log_dirs.describe(set(_TOPICS.read(request)))
+    """The log directories with their partitions, health, and space as it is now."""
+    described = operations.log_dirs.describe(set(_TOPICS.read(request)), may_block=True)
     return LogDirsAnswer(1, [BrokerLogDirs(operations.node_id, list(map(_log_dir, described)))])
 
 

@@ -213,6 +213,12 @@ partition_option = click.option(
 partitions_option = click.option(
     "--partition", "numbers", type=IntRange(min=0), multiple=True, help="Default: all."
 )
+include_internal_option = click.option(
+    "--include-internal",
+    "with_internal",
+    is_flag=True,
+    help="In the table also list each partition of internal topics, as __consumer_offsets.",
+)
 isolation_option = click.option(
     "--isolation",
     type=click.Choice(["read_uncommitted", "read_committed"]),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from kafkalog.cli.arguments import partition_option
+from kafkalog.cli.arguments import include_internal_option, partition_option
 from kafkalog.cli.connection import (
     exit_on_failures,
     failed_entry,
@@ -20,6 +20,7 @@ from kafkalog.cli.connection import (
 )
 from kafkalog.cli.output import is_printed, print_rows, timestamp_text
 from kafkalog.client import ClientError
+from kafkalog.format.topic_names import is_internal
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
@@ -90,9 +91,12 @@ def run(topic: str | None, partition: int | None, client: Client, output: str) -
 
 @click.command()
 @click.argument("topic", required=False)
+@include_internal_option
 @with_client_and_output
-def status(topic: str | None, client: Client, output: str) -> None:
+def status(topic: str | None, with_internal: bool, client: Client, output: str) -> None:
     """Show the cleaner threads, and how far each compacted log is cleaned.
+
+    The table leaves out partitions of internal topics with nothing to tell, unless TOPIC is one.
 
     Example: kafkalog compact status --output json
     """
@@ -105,8 +109,13 @@ def status(topic: str | None, client: Client, output: str) -> None:
     if rate is not None:
         click.echo(f"All threads together read and write at most {rate:.0f} bytes per second.")
     print_rows(_THREAD_HEADINGS, list(map(_thread_row, report["threads"])))
-    rows = list(map(_log_row, report["logs"]))
+    is_whole = with_internal or topic is not None
+    listed = report["logs"] if is_whole else [each for each in report["logs"] if _is_listed(each)]
+    rows = list(map(_log_row, listed))
     print_rows(_LOG_HEADINGS, rows, None if topic is None else _not_compacted(topic))
+    left_out = len(report["logs"]) - len(listed)
+    if left_out:
+        click.echo(f"{left_out} partitions of internal topics: --include-internal lists them.")
     for each in report["logs"]:
         if each["failure"] is not None:
             failure = each["failure"]
@@ -272,6 +281,12 @@ def _thread_row(thread: dict[str, Any]) -> tuple[object, ...]:
         _percent(last.get("map_utilization"), 0),
         thread["restarts"],
     )
+
+
+def _is_listed(log: dict[str, Any]) -> bool:
+    """One of an internal topic only when something is the matter with it."""
+    is_quiet = log["state"] == "none" and log["failure"] is None
+    return not (is_quiet and is_internal(log["topic"]))
 
 
 def _log_row(log: dict[str, Any]) -> tuple[object, ...]:

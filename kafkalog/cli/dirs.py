@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kafkalog.cli.arguments import include_internal_option
 from kafkalog.cli.connection import exit_after, is_failed, name_of, names_of, with_client_and_output
 from kafkalog.cli.kafka_tools.log_dirs import tool_lines
 from kafkalog.cli.main import CommandGroup
 from kafkalog.cli.output import TEXT, TIMESTAMP_MAX_MS, is_printed, print_table, timestamp_text
 from kafkalog.env.filesystem import DiskSpace
+from kafkalog.format.topic_names import is_internal
 
 if TYPE_CHECKING:
     from kafkalog.client import Client
@@ -57,13 +59,16 @@ def dirs() -> None:
 
 @dirs.command()
 @click.option("--topics", "--topic-list", help="Only these topics, as a,b. Default: all.")
+@include_internal_option
 @with_client_and_output
-def describe(topics: str | None, client: Client, output: str) -> None:
+def describe(topics: str | None, with_internal: bool, client: Client, output: str) -> None:
     """Show the partitions of each log directory with their bytes, and what is offline or full.
 
-    DISK USED and AVAILABLE are those of df. The reason why a directory is offline, full or failing
-    goes to standard error. --output json has that reason, and the bytes of the disk (-1: unknown).
-    Without a terminal the lines are those of kafka-log-dirs, the last one its JSON.
+    DISK USED and AVAILABLE are those of df, now. The table has one line a directory for partitions
+    of internal topics, unless --topics or --include-internal is given. The reason why a directory
+    is offline, full, low or failing goes to standard error. --output json has that reason, and the
+    bytes of the disk (-1: unknown). Without a terminal the lines are those of kafka-log-dirs, the
+    last one its JSON: add --output table to read them.
 
     Example: kafkalog dirs describe --topics orders
     """
@@ -79,8 +84,9 @@ def describe(topics: str | None, client: Client, output: str) -> None:
         partitions = [
             (log_dir["logDir"], one) for log_dir in log_dirs for one in log_dir["partitions"]
         ]
-        print_table([_IN_DIR_HEADINGS, *(_in_dir_row(*each) for each in partitions)])
-        found = {one["partition"].rpartition("-")[0] for _, one in partitions}
+        listed = partitions if with_internal or topics else _folded(partitions)
+        print_table([_IN_DIR_HEADINGS, *(_in_dir_row(*each) for each in listed)])
+        found = {_topic_of(one) for _, one in partitions}
         for name in [each for each in (topics or "").split(",") if each and each not in found]:
             click.echo(f"No partition of a topic {name} is in a log directory.", err=True)
     for log_dir in log_dirs:
@@ -96,9 +102,28 @@ def _dir_row(log_dir: dict[str, Any]) -> tuple[object, ...]:
     return (log_dir["logDir"], log_dir["state"], len(log_dir["partitions"]), sizes, *spaces)
 
 
+def _topic_of(partition: dict[str, Any]) -> str:
+    return str(partition["partition"].rpartition("-")[0])
+
+
+def _folded(partitions: list[tuple[str, dict[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+    """Those of internal topics as one entry a directory, behind the others; moves stay."""
+    listed: list[tuple[str, dict[str, Any]]] = []
+    internal: dict[str, list[int]] = {}
+    for path, one in partitions:
+        if one["isFuture"] or not is_internal(_topic_of(one)):
+            listed.append((path, one))
+        else:
+            internal.setdefault(path, []).append(one["size"])
+    for path, sizes in internal.items():
+        name = f"internal topics ({len(sizes)})"
+        listed.append((path, {"partition": name, "size": sum(sizes), "isFuture": False}))
+    return listed
+
+
 def _in_dir_row(path: str, partition: dict[str, Any]) -> tuple[object, ...]:
-    lag = partition["offsetLag"]
-    return (partition["partition"], partition["size"], lag if partition["isFuture"] else None, path)
+    lag = partition["offsetLag"] if partition["isFuture"] else None
+    return (partition["partition"], partition["size"], lag, path)
 
 
 # ---- moves

@@ -179,7 +179,8 @@ def test_half_a_surrogate_pair_names_no_column() -> None:
     found = inferred_type(values)
     assert found == pa.struct([("a", N)])
     decoded = JsonDecoder(found, is_inferred=True).decode(pa.array(values, pa.binary()))
-    assert (decoded.faults.keys(), decoded.values[1].as_py()) == ({0}, {"a": 2})
+    assert set(decoded.faults) == {0}
+    assert decoded.values[1].as_py() == {"a": 2}
 
 
 @given(st.lists(texts(), max_size=10), st.randoms())

@@ -323,11 +323,27 @@ def failed_entry(topic: str, partition: int, error: ClientError) -> dict[str, An
 @client_within(_HEALTH_SECONDS, ONE_TRY)
 @document_option
 def health(ready: bool, client: Client, output: str) -> None:
-    """Exit 0 when the daemon is alive, or with --ready when it is ready.
+    """Exit 0 when the daemon is alive, or with --ready when it is ready; else 1.
+
+    A daemon whose partitions are out of service is ready, because it serves what it can: the exit
+    status is 0, and --ready prints how many there are.
 
     Example: kafkalog health --ready
     """
-    document_of(client.call("GET", "/readyz" if ready else "/livez"), "status")
+    found = document_of(client.call("GET", "/readyz" if ready else "/livez"), "status")
     state = "ready" if ready else "alive"
-    if not is_printed(output, {"state": state}):
-        click.echo(state)
+    served, offline = found.get("partitions", 0), found.get("offline_partitions", 0)
+    document = {"state": state}
+    if ready:
+        document |= {"partitions": served, "offline_partitions": offline}
+    if not is_printed(output, document):
+        click.echo(f"{state}; {_out_of_service(served, offline)}" if offline else state)
+
+
+def _out_of_service(served: int, offline: int) -> str:
+    every = served + offline
+    are = "is" if offline == 1 else "are"
+    return (
+        f"{offline} of {every} partition{'s' * (every != 1)} {are} out of service:"
+        " `kafkalog topics list` shows of which topics, `kafkalog topics describe TOPIC` says why"
+    )

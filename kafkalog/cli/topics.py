@@ -8,6 +8,7 @@ offsets, so records older than the given time are retained after one that is not
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from kafkalog.cli.connection import (
     failed_entry,
     is_failed,
     names_of,
+    report_failures,
     with_client_and_output,
 )
 from kafkalog.cli.main import CommandGroup
@@ -168,8 +170,8 @@ def alter(
 def describe(name: str | None, with_configs: bool, client: Client, output: str) -> None:
     """Print id, partitions and configs of one topic, or of all.
 
-    The reason why a partition is not served goes to standard error. Without a terminal the lines
-    are those of kafka-topics.
+    The reason why a partition is not served, and with NAME the offsets that it has lost, go to
+    standard error. Without a terminal the lines are those of kafka-topics.
 
     Example: kafkalog topics describe orders --configs
     """
@@ -177,6 +179,8 @@ def describe(name: str | None, with_configs: bool, client: Client, output: str) 
     if with_configs:
         for entity in entities:
             entity["configs"] = client.topic_configs(entity["topic_name"])
+    if name is not None:  # of all topics it would read every segment
+        entities[0]["lost_ranges"] = _lost_ranges(client, entities[0])
     if is_printed(output, entities, (entity["topic_name"] for entity in entities)):
         return
     node = client.broker_id()
@@ -189,8 +193,31 @@ def describe(name: str | None, with_configs: bool, client: Client, output: str) 
         for fault in entity["offline_partitions"]:
             at = f"{entity['topic_name']}-{fault['partition_id']}"
             click.echo(f"{at} is not served: {fault['error']}", err=True)
+        for lost in entity.get("lost_ranges", ()):
+            click.echo(
+                f"{entity['topic_name']}-{lost['partition_id']} has lost offsets"
+                f" {lost['first_offset']} to {lost['last_offset']}: docs/runbooks/lost-offsets.md"
+                " says what to do.",
+                err=True,
+            )
         if with_configs:
             print_configs(f"topic {entity['topic_name']}", entity["configs"], is_all=True)
+
+
+def _lost_ranges(client: Client, entity: dict[str, Any]) -> list[dict[str, int]]:
+    """What the partitions that are served have lost, unless it was accepted."""
+    topic, found = entity["topic_name"], list[dict[str, int]]()
+    offline = {fault["partition_id"] for fault in entity["offline_partitions"]}
+    for number in range(entity["partitions_count"]):
+        if number in offline:
+            continue
+        try:
+            lost = client.losses(topic, number)["lost"]
+        except ClientError as error:
+            report_failures([failed_entry(topic, number, error)])
+        else:
+            found += ({"partition_id": number, **each} for each in lost)
+    return found
 
 
 def _print_topic(client: Client, entity: dict[str, Any]) -> None:
@@ -203,8 +230,17 @@ def _print_topic(client: Client, entity: dict[str, Any]) -> None:
     served = [(topic, number) for number in numbers if number not in offline]
     starts = client.list_offsets(served, "earliest") if served else []
     ends = client.list_offsets(served, "latest") if served else []
+    lost = Counter[int]()
+    for each in entity.get("lost_ranges", ()):
+        lost[each["partition_id"]] += each["last_offset"] - each["first_offset"] + 1
     rows: list[tuple[object, ...]] = [
-        (start.partition, start.offset, end.offset, end.offset - start.offset, "served")
+        (
+            start.partition,
+            start.offset,
+            end.offset,
+            end.offset - start.offset,
+            f"served, {count} lost" if (count := lost[start.partition]) else "served",
+        )
         for start, end in zip(starts, ends, strict=True)
         if start.error is None and end.error is None
     ]

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.daemon import Daemon
-from tests.integration.http_world import failed_entry, refused
+from tests.integration.http_world import append, batch_of, failed_entry, refused
 from tests.integration.test_cli_over_http import run
+from tests.integration.test_http_cleaner import order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 TOPIC = "t"
 BAD = 1  # of three partitions
@@ -89,6 +91,47 @@ def test_topics_describe(daemon: Daemon) -> None:
     assert result.stderr.decode() == f"{TOPIC}-{BAD} is not served: {reason(daemon)}\n"
     (document,) = json.loads(run(daemon, "topics", "describe", "--output", "json").stdout)
     assert [each["partition_id"] for each in document["offline_partitions"]] == [BAD]
+
+
+def test_health_says_how_many(daemon: Daemon) -> None:
+    """Exit 0: it is ready, and serves the others."""
+    result = run(daemon, "health", "--ready")
+    assert result.returncode == 0
+    said = result.stdout.decode()
+    assert said.startswith("ready; 1 of 3 partitions is out of service: `kafkalog topics list`")
+    document = json.loads(run(daemon, "health", "--ready", "--output", "json").stdout)
+    assert document == {"state": "ready", "partitions": 2, "offline_partitions": 1}
+
+
+def test_lost_offsets_are_described(tmp_path: Path) -> None:
+    """By the daemon with the topic, and by doctor without one; until the loss is accepted."""
+    daemon = Daemon(tmp_path)
+    with daemon:
+        daemon.create_topic(TOPIC, 1)
+        for _ in range(3):
+            assert append(daemon, TOPIC, batch_of(b"a", b"b")).status == 200
+            order(daemon, f"/v1/topics/{TOPIC}/partitions/0/log:roll", {})
+    (daemon.log_dirs[0] / f"{TOPIC}-0" / f"{2:020}.log").unlink()
+    advice = "docs/runbooks/lost-offsets.md says what to do"
+    with daemon:
+        result = run(daemon, "topics", "describe", TOPIC)
+        assert result.returncode == 0
+        assert result.stderr.decode() == f"{TOPIC}-0 has lost offsets 2 to 3: {advice}.\n"
+        table = run(daemon, "topics", "describe", TOPIC, "--output", "table").stdout.decode()
+        assert "served, 2 lost" in table
+        (entity,) = json.loads(run(daemon, "topics", "describe", TOPIC, "--output", "json").stdout)
+        assert entity["lost_ranges"] == [{"partition_id": 0, "first_offset": 2, "last_offset": 3}]
+        doctor = ("doctor", "--override", f"log.dirs={daemon.log_dirs[0]}")
+        found = run(None, *doctor)
+        assert found.returncode == 1
+        assert (
+            f"error: {daemon.log_dirs[0]}/{TOPIC}-0: offsets 2 to 3 are lost: {2:020}.log is"
+            f" missing; {advice}" in found.stdout.decode().splitlines()
+        )
+        accepted = run(daemon, "segments", "accept-loss", TOPIC, "0", "2", "3", "--yes")
+        assert accepted.returncode == 0
+        assert run(daemon, "topics", "describe", TOPIC).stderr == b""
+        assert "are lost" not in run(None, *doctor).stdout.decode()
 
 
 def test_consume_goes_on_with_the_others(daemon: Daemon) -> None:

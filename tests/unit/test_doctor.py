@@ -43,7 +43,7 @@ from kafkalog.format.disk.properties import (
     encode_meta_properties as encoded_meta,
 )
 from kafkalog.format.topic_names import decode_id, encode_id
-from kafkalog.log.inspect.directory_facts import check_apart
+from kafkalog.log.inspect.directory_facts import check_apart, known_lost
 from kafkalog.settings import load_settings
 from tests.sim.crash_enumeration import enumerate_crashes
 from tests.sim.sim_clock import SimClock
@@ -143,6 +143,8 @@ def test_what_is_sound_has_no_finding(facts: LogDirFacts) -> None:
             "for a, b, c and others: time alone",
         ),
         (with_topic(segment_bytes="x"), "error", "topic t: "),
+        (replace(SOUND, lost={"/data/t-0": [(5, 8)]}), "error", "offsets 5 to 8 are lost: "),
+        (replace(SOUND, lost={"/data/t-0": [(5, None)]}), "error", "offsets from 5 on are lost: "),
     ],
 )
 def test_a_trouble_is_one_finding(facts: LogDirFacts, level: str, part: str) -> None:
@@ -256,6 +258,22 @@ def test_the_command_looks_at_real_directories(tmp_path: Path) -> None:
     text = doctor(*words[:2], "--override", f"log.dir.min.free.bytes={1 << 62}")
     assert text.exit_code == 1
     assert text.stdout.splitlines()[-1].startswith("2 errors")
+
+
+def test_an_index_without_a_log_is_a_loss(tmp_path: Path) -> None:
+    """Unless the segment before it reaches over it, as after a clean that was cut short."""
+    directory = tmp_path / "t-0"
+    directory.mkdir()
+    (directory / f"{0:020}.log").write_bytes(batch_of("a", "b"))
+    (directory / f"{9:020}.log").touch()
+    assert known_lost(str(directory), SystemFilesystem()) == ()
+    (directory / f"{1:020}.index").touch()
+    assert known_lost(str(directory), SystemFilesystem()) == ()
+    (directory / f"{5:020}.timeindex").touch()
+    (directory / f"{12:020}.index").touch()
+    assert known_lost(str(directory), SystemFilesystem()) == ((5, 8), (12, None))
+    facts, *_ = log_dir_facts([str(tmp_path)], SystemFilesystem())
+    assert facts.lost == {str(directory): ((5, 8), (12, None))}
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

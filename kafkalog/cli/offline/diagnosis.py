@@ -14,7 +14,7 @@ import re
 import sys
 from collections import Counter
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -39,8 +39,9 @@ from kafkalog.env.random import SystemRandom
 from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.env.system_threads import SystemThreads
 from kafkalog.errors import InvalidConfig, InvalidTopicConfig, StorageFault, UnusableLogDirs
+from kafkalog.format.disk.file_names import LOG_SUFFIX, segment_file_name
 from kafkalog.format.topic_names import live_partition
-from kafkalog.log.inspect.directory_facts import check_apart, log_dir_path
+from kafkalog.log.inspect.directory_facts import check_apart, known_lost, log_dir_path
 from kafkalog.observe.logging import configure_logging
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class LogDirFacts:
     partitions  how many of each topic lie there
     overrides   configs of each topic that its registry knows
     identity    its registry and meta.properties; None of one that is absent
+    lost        first and last offset of what is known to be lost, by partition directory
     """
 
     path: str
@@ -117,6 +119,7 @@ class LogDirFacts:
     partitions: Mapping[str, int]
     overrides: Mapping[str, Mapping[str, str]]
     identity: IdentityFiles | None = None
+    lost: Mapping[str, Sequence[tuple[int, int | None]]] = field(default_factory=dict)
 
 
 def log_dir_facts(log_dirs: Sequence[str], filesystem: Filesystem) -> list[LogDirFacts]:
@@ -148,7 +151,20 @@ def _log_dir(path: str, filesystem: Filesystem, mounts: list[Mount]) -> LogDirFa
         Counter(each.topic for each in map(live_partition, names) if each is not None),
         registered_configs(path, filesystem) if exists else {},
         read_identity_files(path, filesystem) if exists else None,
+        _lost(path, names, filesystem),
     )
+
+
+def _lost(
+    path: str, names: Iterable[str], filesystem: Filesystem
+) -> dict[str, Sequence[tuple[int, int | None]]]:
+    """Of the partitions that lie there, those with a loss. OSError."""
+    lost: dict[str, Sequence[tuple[int, int | None]]] = {}
+    for directory in (f"{path}/{name}" for name in sorted(names) if live_partition(name)):
+        with suppress(FileNotFoundError):  # deleted meanwhile
+            if found := known_lost(directory, filesystem):
+                lost[directory] = found
+    return lost
 
 
 def _used_bytes(path: str) -> int:
@@ -199,7 +215,7 @@ def findings(
     ]
     for log_dir in log_dirs:
         found += [*_of_directory(settings, log_dir), *_of_mount(log_dir)]
-        found += _of_limits(settings, log_dir)
+        found += [*_of_losses(log_dir), *_of_limits(settings, log_dir)]
     found += _of_devices(log_dirs)
     order = ("error", "warning", "info")
     return sorted(found, key=lambda finding: order.index(finding.level))
@@ -318,6 +334,18 @@ def _of_directory(settings: Settings, log_dir: LogDirFacts) -> Iterator[Finding]
         )
     if path.startswith("/tmp/"):
         yield Finding("warning", path, "what lies in /tmp may be gone after the next boot")
+
+
+def _of_losses(log_dir: LogDirFacts) -> Iterator[Finding]:
+    for directory, ranges in log_dir.lost.items():
+        for first, last in ranges:
+            offsets = f"offsets from {first} on" if last is None else f"offsets {first} to {last}"
+            yield Finding(
+                "error",
+                directory,
+                f"{offsets} are lost: {segment_file_name(first, LOG_SUFFIX)} is missing;"
+                " docs/runbooks/lost-offsets.md says what to do",
+            )
 
 
 def _of_mount(log_dir: LogDirFacts) -> Iterator[Finding]:

@@ -44,8 +44,9 @@ def doctor(
 
     Takes the arguments of `kafkalog server`. Without --repair it changes nothing, and a daemon may
     be running. Checks unknown keys, limits that have no effect because of segments or the disk,
-    directories (nested ones, and damaged registries and meta.properties), mounts and open files.
-    Exit 1 with an error.
+    directories (nested ones, damaged registries and meta.properties, segments whose .log file is
+    missing), mounts and open files. It reads no records: `kafkalog segments verify` and `kafkalog
+    spark audit` do. Exit 1 with an error.
 
     With --repair, while no daemon runs: damaged kafkalog.registry and meta.properties files are
     rewritten from the copies in other log directories, from their checksum if one bit has flipped,

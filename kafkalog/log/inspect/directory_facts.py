@@ -6,7 +6,8 @@ headers where that says nothing and at the end of the last segment. Indexes are 
 is checked: these are forecasts, not deletions, and damage is the business of ``segment_check``.
 Files that are set aside (``.deleted``) or not yet in place (``.cleaned``, ``.swap``) are listed.
 
-``proof_of`` reads what ``kafkalog.checkpoint`` proves of a log.
+``proof_of`` reads what ``kafkalog.checkpoint`` proves of a log, ``known_lost`` which ``.log`` files
+are missing.
 
 No log directory may be another one or lie in it: a start would take the inner one for a partition
 of the outer one, a backup or a restore would fill a directory that is served. Paths are compared
@@ -19,6 +20,7 @@ Reads only; a directory may be served meanwhile. Any thread.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -42,7 +44,8 @@ from kafkalog.format.disk.file_names import (
 from kafkalog.format.disk.index_entries import unpack_offset_entries, unpack_time_entries
 from kafkalog.format.disk.log_proofs import NOTHING_PROVEN, LogKey, decode_proofs, stays_gapless
 from kafkalog.format.disk.properties import decode_meta_properties, decode_partition_metadata
-from kafkalog.format.integers import FormatError
+from kafkalog.format.integers import INT64_MAX, FormatError
+from kafkalog.format.offset_ranges import not_accepted
 from kafkalog.format.records.batch_scan import BatchColumn, has_messages, walk
 from kafkalog.format.topic_names import encode_id, parse_directory_name
 from kafkalog.log.inspect.record_count import oldest_in, records_in
@@ -314,6 +317,51 @@ def enclosing_log_dir(filesystem: Filesystem, real_path: str) -> str | None:
         if any(filesystem.exists(f"{directory}/{name}") for name in _MARKS):
             return directory or "/"
     return None
+
+
+def known_lost(path: str, filesystem: ReadFilesystem) -> tuple[tuple[int, int | None], ...]:
+    """First and last offset of what an index without a ``.log`` proves lost, unless accepted.
+
+    None: up to where the log ended. Below the log start nothing is missed. Reads the last batch
+    headers before each hole, nothing where there is none. A file that was cut is not noticed.
+    OSError.
+    """
+    found = _orphans(path, filesystem)
+    # A daemon renames the files of a segment one after the other.
+    orphans = sorted(found & _orphans(path, filesystem)) if found else []
+    if not orphans:
+        return ()
+    proof = proof_of(filesystem, path)
+    bases = segment_bases(filesystem.list_dir(path))
+    holes: list[tuple[int, int]] = []
+    for offset in orphans:
+        following = bisect_right(bases, offset)
+        last_offset = bases[following] - 1 if following < len(bases) else INT64_MAX
+        is_held = following > 0 and (
+            _read_headers(path, filesystem, bases[following - 1], is_tail=True)[0] > offset
+        )
+        if not is_held and last_offset >= (proof.log_start_offset or 0):
+            holes.append((offset, last_offset))
+    return tuple(
+        (first, last if last < INT64_MAX else None)
+        for first, last in not_accepted(holes, proof.accepted_losses)
+    )
+
+
+def _orphans(path: str, filesystem: ReadFilesystem) -> set[int]:
+    """Base offsets of indexes without a ``.log``."""
+    names = filesystem.list_dir(path)
+    indexed = {name.offset for name in map(_index_name, names) if name and not name.stage}
+    return indexed - set(segment_bases(names))
+
+
+def _index_name(file_name: str) -> SegmentFileName | None:
+    try:
+        name = parse_segment_file(file_name)
+    except FormatError:
+        return None  # as in _log_name
+    is_index = name is not None and name.suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+    return name if is_index else None
 
 
 def proof_of(filesystem: ReadFilesystem, directory: str) -> CheckedOffsets:

@@ -315,8 +315,8 @@ class DeleteRecordsCommand(Command):
         durable yet. Where it is, nothing can bring the records back, and no write that fails.
         """
         writer.refuse_retired(self.log)
-        self.result = self.log.delete_records(self.offset)
-        if self.result <= self.log.durable_start_offset:
+        self.result = low_watermark = self.log.delete_records(self.offset)
+        if low_watermark <= self.log.durable_start_offset:
             return Step.DONE
         writer.wait_for_start_offsets(self)
         return Step.WAIT

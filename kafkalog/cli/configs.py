@@ -15,16 +15,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog.cli.arguments import config_pairs, topic_config_names, topic_or_option
-from kafkalog.cli.connection import Command, RequestFailed, message_of, with_client_and_output
+from kafkalog.cli.connection import (
+    Command,
+    RequestFailed,
+    is_failed,
+    message_of,
+    with_client_and_output,
+)
 from kafkalog.cli.main import CommandGroup
 from kafkalog.cli.output import (
     TEXT,
     Columns,
+    confirm,
+    is_asked,
     is_printed,
     output_option,
     print_entries,
     print_rows,
     print_table,
+    yes_option,
 )
 from kafkalog.client import AccessDenied, InvalidRequest
 from kafkalog.errors import InvalidConfig
@@ -76,6 +85,10 @@ def _entity(client: Client, topic: str | None, is_broker: bool) -> str:
 
 _broker_option = click.option("--broker", "is_broker", is_flag=True, help="Configs of the broker.")
 _COLUMNS: Columns = (("CONFIG", "name"), ("VALUE", "value"), ("SOURCE", "source"))
+_RETENTION_KEYS = frozenset({"retention.ms", "retention.bytes", "cleanup.policy"})
+_SOURCE_OF_TOPIC = "DYNAMIC_TOPIC_CONFIG"
+_MS_OF_UNIT = {"minutes": 60_000, "hours": 3_600_000}  # of the broker's older keys
+_FORESEEN_MS = 3_600_000  # longer than any cleaner thread waits between two checks
 _CHANGE_COLUMNS: Columns = (("CHANGED", "name"), ("BEFORE", "before"), ("NOW", "now"))
 
 
@@ -123,6 +136,7 @@ def describe(topic: str | None, is_broker: bool, is_all: bool, client: Client, o
     "--add-config", "added", multiple=True, help="As kafka-configs: k=v,k=[a,b]; repeatable."
 )
 @click.option("--delete-config", "deleted", multiple=True, help="k,k; repeatable.")
+@yes_option
 @with_client_and_output
 def alter(
     topic: str | None,
@@ -130,12 +144,14 @@ def alter(
     pairs: tuple[str, ...],
     added: tuple[str, ...],
     deleted: tuple[str, ...],
+    is_sure: bool,
     client: Client,
     output: str,
 ) -> None:
     """Set configs or reset them to their defaults; in force at once, kept over a restart.
 
-    Prints the configs that changed, before and now.
+    Prints the configs that changed, before and now. When records of the topic become due for
+    deletion, says so on standard error, and asks on a terminal.
 
     Example: kafkalog configs alter orders --config retention.ms=7d
     """
@@ -146,11 +162,75 @@ def alter(
     if not to_set and not to_delete:
         raise click.UsageError("Give --config, --add-config or --delete-config")
     entity = _entity(client, topic, is_broker)
+    if topic is not None:
+        confirm_deletions(client, topic, to_set, to_delete, is_sure=is_sure)
     changes = altered_configs(client, topic, to_set, to_delete)
     if is_printed(output, {"entity": entity, "changes": changes}, names_of_changes(changes)):
         return
     click.echo(f"Completed updating config for {entity}.")
     print_changes(changes)
+
+
+def confirm_deletions(
+    client: Client,
+    topic: str,
+    to_set: Mapping[str, str],
+    to_delete: Sequence[str],
+    *,
+    is_sure: bool,
+) -> None:
+    """Say what becomes due by a change of the topic's limits, if anything; ask on a terminal.
+
+    A caller that may not ask for a simulation, or has a wrong value, learns it from the change.
+    """
+    if _RETENTION_KEYS.isdisjoint({*to_set, *to_delete}):
+        return
+    try:
+        kept = _without_override(client, topic, _RETENTION_KEYS & {*to_delete})
+        changed = {name: to_set[name] for name in _RETENTION_KEYS & {*to_set}}
+        due = _due_segments(client, topic, {**changed, **kept})
+        due -= _due_segments(client, topic, {})
+    except (AccessDenied, InvalidRequest):
+        return
+    if not due:
+        return
+    size_bytes = sum(size for _, _, size in due)
+    segments = f"{len(due)} segment{'' if len(due) == 1 else 's'} ({size_bytes} bytes)"
+    sentence = f"The next retention check will delete {segments} more of {topic}."
+    if is_asked(is_sure=is_sure):
+        confirm(f"{sentence} Alter it?", is_sure=is_sure)
+    else:
+        click.echo(sentence, err=True)
+
+
+def _without_override(client: Client, topic: str, names: Iterable[str]) -> dict[str, str]:
+    """What these configs of the topic are when they are not set for it, in the topic's units."""
+    if not names:
+        return {}
+    values: dict[str, str] = {}
+    for entry in client.topic_configs(topic):
+        if entry["name"] not in names:
+            continue
+        inherited = [one for one in entry["synonyms"] if one["source"] != _SOURCE_OF_TOPIC]
+        if inherited:
+            unit_ms = _MS_OF_UNIT.get(inherited[0]["name"].rpartition(".")[2])
+            value = inherited[0]["value"]
+            values[entry["name"]] = value if unit_ms is None else str(int(value) * unit_ms)
+    return values
+
+
+def _due_segments(
+    client: Client, topic: str, configs: Mapping[str, str]
+) -> set[tuple[int, int, int]]:
+    """Partition, base offset and bytes of what these configs let a check delete now."""
+    answer = client.simulate_retention(topic, configs, _FORESEEN_MS, check_interval_ms=1_000)
+    return {
+        (entry["partition"], each["base_offset"], each["size_bytes"])
+        for entry in answer["partitions"]
+        if not is_failed(entry)
+        for each in entry["segments"]
+        if each["due"] is not None and each["due"]["earliest_ms"] <= entry["start_ms"]
+    }
 
 
 def altered_configs(

@@ -23,7 +23,13 @@ from kafkalog.cli.arguments import (
     topic_argument,
     topic_configs_option,
 )
-from kafkalog.cli.configs import altered_configs, names_of_changes, print_changes, print_configs
+from kafkalog.cli.configs import (
+    altered_configs,
+    confirm_deletions,
+    names_of_changes,
+    print_changes,
+    print_configs,
+)
 from kafkalog.cli.connection import (
     exit_on_failures,
     failed_entry,
@@ -128,19 +134,22 @@ def _overrides(entity: dict[str, Any]) -> str:
 )
 @topic_configs_option
 @click.option("--delete-config", "deleted", multiple=True, help="Config to reset; repeatable.")
+@yes_option
 @with_client_and_output
 def alter(
     name: str,
     partitions: int | None,
     configs: tuple[str, ...],
     deleted: tuple[str, ...],
+    is_sure: bool,
     client: Client,
     output: str,
 ) -> None:
     """Change configs or add partitions. Prints what changed, before and now.
 
     Changes are in force at once and survive a restart. Configs are changed first: when one is
-    refused, no partitions are added.
+    refused, no partitions are added. When records become due for deletion, says so on standard
+    error, and asks on a terminal.
 
     Example: kafkalog topics alter orders --partitions 6 --config retention.ms=7d
     """
@@ -149,6 +158,7 @@ def alter(
         raise click.UsageError("Give --partitions, --config or --delete-config")
     changes = []
     if to_set or deleted:
+        confirm_deletions(client, name, to_set, deleted, is_sure=is_sure)
         changes += altered_configs(client, name, to_set, deleted)
     if partitions is not None:
         before = client.describe_topic(name)["partitions_count"]

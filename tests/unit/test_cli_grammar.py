@@ -390,7 +390,7 @@ def test_a_script_is_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
 DESTRUCTIVE = [
     ("topics", "delete"), ("records", "delete"), ("groups", "delete"), ("transactions", "abort"),
     ("segments", "accept-loss"), ("retention", "archived"), ("topics", "trim"),
-    ("groups", "reset-offsets"), ("retention", "run"),
+    ("groups", "reset-offsets"), ("retention", "run"), ("configs", "alter"), ("topics", "alter"),
 ]  # fmt: skip
 
 

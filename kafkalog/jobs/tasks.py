@@ -390,7 +390,7 @@ def _serve(connection: Connection) -> None:
     while True:
         try:
             work, task = connection.recv()
-        except EOFError:
+        except (EOFError, OSError):  # OSError: results of ours are unread
             return
         try:
             connection.send(attempt(work, task, clock))

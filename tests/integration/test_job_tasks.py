@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkalog.jobs.tasks import InProcess, ProcessPool, TaskFailed, result_of, run_job
+from kafkalog.jobs.tasks import InProcess, ProcessPool, TaskFailed, _serve, result_of, run_job
 from tests.fleet_world import contents, keyed_segments, plant_mixed, plant_partition
 from tests.integration.http_world import until
 from tests.integration.job_work import NumberTask, squares_in_process, work
@@ -96,6 +96,20 @@ def test_a_job_within_a_job_has_processes_of_its_own() -> None:
 def test_a_process_that_dies_ends_the_job() -> None:
     with pytest.raises(TaskFailed, match="number 2: its process ended with 9"):
         run_job("square", [NumberTask(1), NumberTask(2, "die")], work, list, ProcessPool(2))
+
+
+def test_a_process_whose_job_is_killed_ends_in_silence() -> None:
+    """The kernel closes the job's end of the connection, on which a result is still unread."""
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_serve, args=(there,))
+    process.start()
+    there.close()
+    here.send((work, NumberTask(2)))
+    assert here.poll(60)
+    here.close()
+    process.join()
+    assert process.exitcode == 0
 
 
 def test_no_task_works_any_more_when_a_job_is_abandoned(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from kafkalog.client.fetch import page_records
 from kafkalog.client.messages import BINARY, path_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from kafkalog.client import Client, ConsumerRecord
     from kafkalog.client.records import FetchedRecords, Isolation
@@ -156,10 +156,7 @@ def consume(
 
     Example: kafkalog consume orders --from-beginning -e
     """
-    if from_beginning and offset is not None:
-        raise click.UsageError("Give either --from-beginning or --offset")
-    if offset is not None and not _OFFSET.fullmatch(offset):
-        raise click.UsageError("--offset takes earliest, latest, a number, or -n")
+    _check_offset(offset, from_beginning=from_beginning)
     if group is not None and (partition is not None or offset is not None):
         raise click.UsageError(
             "--group reads the partitions that the group gives it, from its commits on: leave out "
@@ -179,9 +176,7 @@ def consume(
     waiting = _Waiting(topic, wanted, group, exits=exit_at_end)
     try:
         if group is not None:
-            configs = {"auto.offset.reset": wanted}
-            if isolation is not None:
-                configs["isolation.level"] = isolation
+            configs = {"auto.offset.reset": wanted, "isolation.level": isolation}
             member = _Member(client, topic, group, configs, exits=exit_at_end)
             _follow_in_group(member, printer, waiting)
         else:
@@ -194,6 +189,16 @@ def consume(
     printer.close()
     if is_partial:
         raise click.exceptions.Exit(PARTIAL_FAILURE)
+
+
+def _check_offset(offset: str | None, *, from_beginning: bool) -> None:
+    """Raises UsageError."""
+    if offset is None:
+        return
+    if from_beginning:
+        raise click.UsageError("Give either --from-beginning or --offset")
+    if not _OFFSET.fullmatch(offset):
+        raise click.UsageError("--offset takes earliest, latest, a number, or -n")
 
 
 def _partitions_of(client: Client, topic: str, partition: int | None) -> tuple[list[int], bool]:
@@ -255,12 +260,19 @@ class _Member:
     """An instance of a v2 consumer, which joins again after a restart of the daemon."""
 
     def __init__(
-        self, client: Client, topic: str, group: str, configs: dict[str, str], *, exits: bool
+        self,
+        client: Client,
+        topic: str,
+        group: str,
+        configs: Mapping[str, str | None],
+        *,
+        exits: bool,
     ) -> None:
         self._client = client if exits else client.with_retries(ONE_TRY)
         self._topic = topic
         self._group = group
-        self._configs = {**configs, "auto.commit.enable": "false"}
+        given = {name: value for name, value in configs.items() if value is not None}
+        self._configs = {**given, "auto.commit.enable": "false"}
         self._absence = _Absence(
             "from the commits of the group", exits=exits, seconds_max=_AWAY_SECONDS
         )

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 import pickle
 import re
 import sys
@@ -59,13 +58,8 @@ class SparkMissing(KafkalogError):
 def open_session(name: str, instead: str = "") -> SparkSession:
     """The running session, or a new one with the configuration of spark-submit or environment.
 
-    The workers of a new session are this Python, unless PYSPARK_PYTHON or spark-submit says
-    otherwise: Spark's default is the ``python3`` on PATH, which may lack kafkalog.
-
     ``instead``: the end of the message, an alternative to Spark. Raises SparkMissing.
     """
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # not below spark-submit
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
         sql = importlib.import_module("pyspark.sql")
     except ImportError as error:

@@ -388,6 +388,7 @@ class Memory(InProcess):
     most = 0
 
     def stream(self, *given: Any, **options: Any) -> Any:
+        gc.collect()  # what other tests left
         for ended in super().stream(*given, **options):
             reports = sum(isinstance(each, SegmentReport) for each in gc.get_objects())
             self.most = max(self.most, reports)

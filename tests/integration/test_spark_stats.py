@@ -140,6 +140,7 @@ class Memory(InProcess):
     most = 0
 
     def stream(self, *given: Any, **options: Any) -> Any:
+        gc.collect()  # what other tests left
         for ended in super().stream(*given, **options):
             results = sum(isinstance(each, Counts) for each in gc.get_objects())
             self.most = max(self.most, results)

@@ -90,13 +90,12 @@ class FreeSpace:
         ):
             self._look(size_bytes)
 
-    def note(self, space: DiskSpace) -> None:
-        """What it is now, and what follows from that for appends."""
+    def note(self, space: DiskSpace, now_ns: int) -> None:
+        """What it is now (monotonic), and what follows from that for appends."""
         self.known = space
         free_bytes = space.usable_bytes
         with self._mutex:
             self._unmeasured_bytes = max((free_bytes - self._min_free_bytes) // 2, _STEP_BYTES)
-            now_ns = self._clock.monotonic_ns()
             self._next_look_ns = now_ns + _LOOK_INTERVAL_NS
             if free_bytes > self._resume_above_bytes:
                 self.low_reason = None

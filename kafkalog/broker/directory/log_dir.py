@@ -285,7 +285,7 @@ class LogDir:
         """
         with self.guard():
             space = self._filesystem.space(self.path)
-        self.free_space.note(space)
+        self.free_space.note(space, self._clock.monotonic_ns())
         return space
 
     @property

@@ -16,6 +16,7 @@ import click
 
 from kafkalog.broker.topics.registry import registered_configs
 from kafkalog.cli.arguments import IntRange, Size, config_pairs, duration
+from kafkalog.cli.jobs.spark_workers import choose_workers
 from kafkalog.cli.main import sentence_of
 from kafkalog.cli.output import is_printed, output_of, print_table
 from kafkalog.env.clock import SystemClock
@@ -87,6 +88,7 @@ class JobArguments:
             return ProcessPool(self.processes)
         from kafkalog.jobs.on_spark import SparkRunner, open_session
 
+        choose_workers()
         return SparkRunner(open_session(f"kafkalog {job}", _WITHOUT_SPARK))
 
     def show(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkalog.cli.arguments import IntRange
+from kafkalog.cli.jobs.spark_workers import choose_workers
 from kafkalog.cli.output import document_option, is_printed, print_table
 from kafkalog.client import Client, ClientError
 from kafkalog.env.clock import SystemClock
@@ -72,6 +73,7 @@ def _run(root: Path, devices: int) -> list[Step]:
     from kafkalog.jobs.on_spark import SparkRunner, open_session
 
     log_dir, steps = str(root / "data"), list[parts.Step]()
+    choose_workers()
     spark = open_session("kafkalog pipeline")
     runner = SparkRunner(spark)
     try:

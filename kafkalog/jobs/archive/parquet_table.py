@@ -203,7 +203,7 @@ class ParquetTable:
 
     def widen(self, types: Mapping[str, Any]) -> None:
         """See ArchiveTable: its columns are never inferred."""
-        raise NotImplementedError
+        raise TypeError("an export has no inferred columns")
 
     def complete(self) -> None:
         """See ArchiveTable."""

@@ -109,8 +109,8 @@ PLANS = {
                         SITE,
                         UNITS,
                         CRASHES,
-                        Stage("slow-crashes", 14),
-                        Stage("slow-of-the-rest", 9),
+                        Stage("slow-crashes", 25),
+                        Stage("slow-of-the-rest", 15),
                         Stage("spark", 23),
                     ),
                     (

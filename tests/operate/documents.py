@@ -63,6 +63,7 @@ _READERS_OWN = {"N": "1", "O": "1", "SHELL": "bash"}  # where the parser does no
 # Who runs the blocks of a page in a language, below tests/; all others in console and sh are run by
 # tests/integration/test_documented_sessions.py.
 _README, _SPARK = "integration/test_readme.py", "spark/test_documented_pages.py"
+_LAKEHOUSE = "spark/test_lakehouse_story.py"
 OWN_TESTS = {
     ("README.md", "sh"): _README,
     ("docs/how-to/back-up-and-restore.md", "sh"): _README,
@@ -75,6 +76,8 @@ OWN_TESTS = {
     ("docs/reference/spark-jobs.md", "python"): _SPARK,
     ("docs/reference/spark-sink.md", "python"): _SPARK,
     ("docs/reference/spark.md", "python"): _SPARK,
+    ("docs/tutorial/telemetry-into-a-lakehouse.md", "python"): _LAKEHOUSE,
+    ("docs/tutorial/telemetry-into-a-lakehouse.md", "sh"): _LAKEHOUSE,
 }
 
 

@@ -92,7 +92,7 @@ class Pipeline:
                     kill(pid)
                 self.driver.wait()
             case "worker":
-                workers = [each for each in process_tree(self.driver.pid) if _is_worker(each)]
+                workers = [each for each in process_tree(self.driver.pid) if is_worker(each)]
                 if workers:
                     kill(chance.choice(workers))
             case "daemon":
@@ -162,7 +162,7 @@ def _record(number: int) -> ProducerRecord:
     return ProducerRecord(json.dumps(value), key=f"device-{number % 7}")
 
 
-def _is_worker(pid: int) -> bool:
+def is_worker(pid: int) -> bool:
     command = command_of(pid)
     return b"pyspark.daemon" in command or b"spawn_main" in command or b"forkserver" in command
 

@@ -7,8 +7,6 @@ requirements/iceberg-readers.txt: Iceberg has a runtime for its Spark, and DuckD
 from __future__ import annotations
 
 import json
-import re
-import sys
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -22,8 +20,7 @@ from kafkalog.format.disk.file_names import CLEAN_SHUTDOWN
 from kafkalog.format.records.record import Record
 from tests.fleet_world import kept_logging
 from tests.integration.daemon import ROOT
-from tests.operate.documents import blocks
-from tests.oracle.kafka import Kafka
+from tests.spark.iceberg_session import COORDINATES, python_of_page
 from tests.spark.log_directory import TIME_MS, LogDirectory, every_shape, in_order, rows_of
 
 if TYPE_CHECKING:
@@ -36,15 +33,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.iceberg_readers, pytest.mark.timeout(900)]
 PAGE = ROOT / "docs/how-to/read-archived-tables.md"
-COORDINATES = re.compile(r'"(org\.[\w.:,-]+:[\w.:,-]+)"')
-SPARK_DEFAULTS = """
-spark.master local[2]
-spark.ui.enabled false
-spark.driver.memory 1g
-spark.log.level ERROR
-spark.sql.session.timeZone UTC
-spark.sql.shuffle.partitions 2
-"""
 
 
 @dataclass
@@ -93,23 +81,9 @@ def command(root: Path, table: str, *words: str) -> None:
 @pytest.fixture(scope="module")
 def examples(lake: Lake) -> Iterator[dict[str, Any]]:
     """The names that the page's examples have defined."""
-    with pytest.MonkeyPatch.context() as patch:
-        conf = lake.root / "conf"
-        conf.mkdir()
-        settings = f"spark.jars {Kafka().iceberg()}\nspark.sql.warehouse.dir {lake.root}/spark\n"
-        (conf / "spark-defaults.conf").write_text(SPARK_DEFAULTS + settings)
-        patch.setenv("SPARK_CONF_DIR", str(conf))
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
-        names: dict[str, Any] = {}
-        for each in blocks(PAGE):
-            text = COORDINATES.sub('""', each.text)  # Maven has brought them
-            exec(text.replace("/archive", f"{lake.root}/archive"), names)
+    in_lake = f"{lake.root}/archive"
+    with python_of_page(PAGE, lake.root, lambda text: text.replace("/archive", in_lake)) as names:
         yield names
-        names["duck"].close()
-        names["catalog"].close()
-        names["spark"].stop()
 
 
 def arrow_rows(table: pa.Table) -> list[Row]:

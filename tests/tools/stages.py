@@ -123,7 +123,7 @@ PLANS = {
                     ),
                 ),
                 ((Stage("image-check", 6),),),
-                ((Stage("spark-parity", 6), Stage("iceberg-readers", 3)),),
+                ((Stage("spark-parity", 6), Stage("iceberg-readers", 6)),),
                 ((Stage("bench-quick", 6),),),
                 ((Stage("mission", 0.1),),),
             ),

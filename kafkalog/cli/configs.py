@@ -87,7 +87,6 @@ _broker_option = click.option("--broker", "is_broker", is_flag=True, help="Confi
 _COLUMNS: Columns = (("CONFIG", "name"), ("VALUE", "value"), ("SOURCE", "source"))
 _RETENTION_KEYS = frozenset({"retention.ms", "retention.bytes", "cleanup.policy"})
 _SOURCE_OF_TOPIC = "DYNAMIC_TOPIC_CONFIG"
-_MS_OF_UNIT = {"minutes": 60_000, "hours": 3_600_000}  # of the broker's older keys
 _FORESEEN_MS = 3_600_000  # longer than any cleaner thread waits between two checks
 _CHANGE_COLUMNS: Columns = (("CHANGED", "name"), ("BEFORE", "before"), ("NOW", "now"))
 
@@ -207,15 +206,18 @@ def _without_override(client: Client, topic: str, names: Iterable[str]) -> dict[
     """What these configs of the topic are when they are not set for it, in the topic's units."""
     if not names:
         return {}
+    from kafkalog.settings.tables import TOPIC_LEVEL
+
     values: dict[str, str] = {}
     for entry in client.topic_configs(topic):
         if entry["name"] not in names:
             continue
         inherited = [one for one in entry["synonyms"] if one["source"] != _SOURCE_OF_TOPIC]
         if inherited:
-            unit_ms = _MS_OF_UNIT.get(inherited[0]["name"].rpartition(".")[2])
-            value = inherited[0]["value"]
-            values[entry["name"]] = value if unit_ms is None else str(int(value) * unit_ms)
+            key, value = inherited[0]["name"], inherited[0]["value"]
+            scales = {each.key: each.scale for each in TOPIC_LEVEL[entry["name"]].synonyms}
+            scale = scales.get(key, 1)  # log.retention.hours is in hours
+            values[entry["name"]] = value if scale == 1 else str(int(value) * scale)
     return values
 
 

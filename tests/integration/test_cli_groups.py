@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.integration.daemon import ROOT, V2, Daemon
 from tests.integration.test_cli_over_http import done, run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 SETTINGS: dict[str, Any] = {
@@ -159,24 +161,33 @@ def test_a_member_that_is_ended_commits_and_leaves(
     assert daemon.request("GET", f"/v1/groups/{group}").json["members"] == []
 
 
+@contextmanager
+def member(
+    daemon: Daemon, printed: bytes, *words: str
+) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    """A process that reads t as a member of g and has printed a line, and its standard error."""
+    command = [*CONSUME, "t", "--group", "g", "--from-beginning", *words]
+    with subprocess.Popen(
+        [*command, "--url", f"http://127.0.0.1:{daemon.port}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    ) as consuming:
+        assert consuming.stdout is not None
+        assert consuming.stderr is not None
+        assert consuming.stdout.readline() == printed
+        yield consuming, consuming.stderr
+
+
 def test_a_member_outlives_a_restart_of_the_daemon(tmp_path: Path) -> None:
     """It joins again and reads on from its commits: each record once, two lines say it."""
     with Daemon(tmp_path, **SETTINGS) as daemon:
         daemon.create_topic("t")
         daemon.produce_text("t", "before")
-        words = ("t", "--group", "g", "--from-beginning", "--max-messages", "2")
-        with subprocess.Popen(
-            [*CONSUME, *words, "--url", f"http://127.0.0.1:{daemon.port}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=ROOT,
-        ) as consuming:
-            assert consuming.stdout is not None
-            assert consuming.stderr is not None
-            assert consuming.stdout.readline() == b"before\n"
+        with member(daemon, b"before\n", "--max-messages", "2") as (consuming, errors):
             wait_for_commits(daemon, "g", {("t", 0): 1})
             assert daemon.stop() == 0
-            told = consuming.stderr.readline()
+            told = errors.readline()
             assert told.endswith(
                 b"; waiting up to 300 seconds to read on from the commits of the group."
                 b" Ctrl-C stops.\n"
@@ -198,18 +209,9 @@ def test_a_member_ends_with_a_daemon_that_stays_away(tmp_path: Path) -> None:
     with Daemon(tmp_path, **SETTINGS) as daemon:
         daemon.create_topic("t")
         daemon.produce_text("t", "a")
-        words = ("t", "--group", "g", "--from-beginning")
-        with subprocess.Popen(
-            [*CONSUME, *words, "--url", f"http://127.0.0.1:{daemon.port}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=ROOT,
-        ) as consuming:
-            assert consuming.stdout is not None
-            assert consuming.stderr is not None
-            assert consuming.stdout.readline() == b"a\n"
+        with member(daemon, b"a\n") as (consuming, errors):
             assert daemon.stop() == 0
-            assert b"; waiting up to 300 seconds" in consuming.stderr.readline()
+            assert b"; waiting up to 300 seconds" in errors.readline()
             consuming.send_signal(signal.SIGINT)
             _, messages = consuming.communicate(timeout=60)
         assert consuming.returncode == 130

@@ -102,16 +102,22 @@ def directory_facts(
 
 def segment_bases(file_names: Iterable[str]) -> list[int]:
     """Base offsets of the segments that are in place, rising."""
-    return sorted(name.offset for name in map(_log_name, file_names) if name and not name.stage)
+    return sorted(_offsets_of(file_names, LOG_SUFFIX))
 
 
-def _log_name(file_name: str) -> SegmentFileName | None:
-    """None for every file that is no ``.log``; a wrong name is reported by ``verify``."""
+def _offsets_of(file_names: Iterable[str], *suffixes: str) -> set[int]:
+    """Of the files in place with these suffixes."""
+    names = (_named(each, *suffixes) for each in file_names)
+    return {name.offset for name in names if name and not name.stage}
+
+
+def _named(file_name: str, *suffixes: str) -> SegmentFileName | None:
+    """None for a file with none of these suffixes; a wrong name is reported by ``verify``."""
     try:
         name = parse_segment_file(file_name)
     except FormatError:
         return None
-    return name if name is not None and name.suffix == LOG_SUFFIX else None
+    return name if name is not None and name.suffix in suffixes else None
 
 
 def _last_timestamp(
@@ -197,7 +203,7 @@ class SegmentSummary(NamedTuple):
 def summarize_segments(path: str, filesystem: ReadFilesystem) -> Iterator[SegmentSummary]:
     """Every segment of a partition directory by base offset; OSError."""
     files = [stat.name for stat in filesystem.list_dir_stats(path) if stat.is_file]
-    names = [name for file in files if (name := _log_name(file)) is not None]
+    names = [name for file in files if (name := _named(file, LOG_SUFFIX)) is not None]
     last = max((name.offset for name in names if not name.stage), default=None)
     for name in sorted(names, key=lambda each: (each.offset, each.stage)):
         is_last = not name.stage and name.offset == last
@@ -351,17 +357,8 @@ def known_lost(path: str, filesystem: ReadFilesystem) -> tuple[tuple[int, int | 
 def _orphans(path: str, filesystem: ReadFilesystem) -> set[int]:
     """Base offsets of indexes without a ``.log``."""
     names = filesystem.list_dir(path)
-    indexed = {name.offset for name in map(_index_name, names) if name and not name.stage}
-    return indexed - set(segment_bases(names))
-
-
-def _index_name(file_name: str) -> SegmentFileName | None:
-    try:
-        name = parse_segment_file(file_name)
-    except FormatError:
-        return None  # as in _log_name
-    is_index = name is not None and name.suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-    return name if is_index else None
+    indexed = _offsets_of(names, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+    return indexed - _offsets_of(names, LOG_SUFFIX)
 
 
 def proof_of(filesystem: ReadFilesystem, directory: str) -> CheckedOffsets:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import struct
+from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+
+_LARGEST = Fraction(2) ** 128 - Fraction(2) ** 104
+_TOO_LARGE = Fraction(2) ** 128 - Fraction(2) ** 103
+"""Above the largest 32-bit float, and nearer to the one that there is not."""
 
 
 class Fault(Exception):
@@ -32,11 +37,14 @@ def plain_json(value: bytes | None, wanted: pa.DataType) -> Any:
 
 
 class _Number(float):
-    """A number with a point or an exponent."""
+    """A number with a point or an exponent, as it is written."""
+
+    text: str
 
 
 def _number(text: str) -> float:
     number = _Number(text)
+    number.text = text
     if math.isinf(number):
         raise Fault
     return number
@@ -44,6 +52,21 @@ def _number(text: str) -> float:
 
 def _constant(text: str) -> float:
     raise Fault(text)
+
+
+def _narrow(value: int | _Number) -> float:
+    """The 32-bit float that is nearest to what is written; of two the even one."""
+    exact = Fraction(value.text if isinstance(value, _Number) else value)
+    if abs(exact) >= _TOO_LARGE:
+        raise Fault
+    near = np.float32(float(min(max(exact, -_LARGEST), _LARGEST)))
+    around = [near, *(np.nextafter(near, np.float32(each)) for each in (-np.inf, np.inf))]
+    finite = [each for each in around if np.isfinite(each)]
+    return float(min(finite, key=lambda each: (abs(Fraction(float(each)) - exact), _is_odd(each))))
+
+
+def _is_odd(number: np.float32) -> bool:
+    return bool(number.view(np.uint32) & 1)
 
 
 def _of(value: Any, wanted: pa.DataType) -> Any:
@@ -69,13 +92,7 @@ def _of(value: Any, wanted: pa.DataType) -> Any:
     if pa.types.is_floating(wanted):
         if type(value) not in (int, _Number):
             raise Fault
-        if wanted != pa.float32():
-            return float(value)
-        try:
-            (narrow,) = struct.unpack("f", struct.pack("f", value))
-        except OverflowError as error:
-            raise Fault from error
-        return narrow
+        return _narrow(value) if wanted == pa.float32() else float(value)
     if type(value) is not (bool if pa.types.is_boolean(wanted) else str):
         raise Fault
     return value

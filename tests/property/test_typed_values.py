@@ -320,3 +320,10 @@ def test_a_schema_has_an_end() -> None:
     assert decoded.values.to_pylist() == [{"a": 1}, None, {"a": 2}]
     words = "field user0 has no column, and an inferred schema gets at most 1000 fields: "
     assert decoded.faults == {1: words + "give a schema"}
+
+
+@pytest.mark.parametrize("bad", [b'{"b": NaN}', b'{"b": "\xed\xa0\x80"}'])
+def test_a_bad_record_of_a_sample_is_left_out(bad: bytes) -> None:
+    """It would end the run, or be a column that no record has."""
+    assert inferred_type([bad, b'{"a": "\\u00e9"}']) == pa.struct([("a", S)])
+    assert inferred_type([bad]) is None

@@ -231,7 +231,8 @@ class Archive:
             self.process.wait()
             self.process = None
 
-    def kill_behind_a_commit(self) -> None:
+    def kill_at_a_commit(self) -> None:
+        """When the metadata of its first commit is written; the catalog may not have it yet."""
         before = self.commits()
         until(lambda: self.commits() > before, "no commit came", seconds=PATIENCE_SECONDS)
         self.kill()
@@ -339,7 +340,7 @@ def _catalog(lake: Path) -> dict[str, str]:
 
 @pytest.fixture
 def story(tmp_path: Path) -> Iterator[Story]:
-    """A daemon that checks retention twice a second, and devices that have reported old days."""
+    """A daemon that checks retention twice a second, with the topic; no record is there yet."""
     settings: dict[str, Any] = {
         "log_retention_check_interval_ms": "500",
         "log_initial_task_delay_ms": "0",
@@ -367,7 +368,7 @@ def retention_waits_for_the_archive(story: Story) -> None:
 
 def everything_dies(story: Story) -> None:
     """The archive, one of its processes, and the daemon between two requests of the devices."""
-    story.in_the_middle(story.archive.kill_behind_a_commit, FIRST)
+    story.in_the_middle(story.archive.kill_at_a_commit, FIRST)
     story.in_the_middle(story.archive.kill_worker, FIRST)
 
     def restart() -> None:
@@ -383,7 +384,7 @@ def the_schema_grows(story: Story) -> None:
     story.archive.start(SECOND)
     story.devices.is_new = True
     story.while_devices_report(story.archive.maintain)
-    story.in_the_middle(story.archive.kill_behind_a_commit, SECOND)
+    story.in_the_middle(story.archive.kill_at_a_commit, SECOND)
     story.archive.stop()
 
 

@@ -170,15 +170,18 @@ def inferred_type(values: Iterable[bytes]) -> pa.DataType | None:
     documents = []
     for each in values:
         try:
-            documents.append(json.loads(each))
+            text = each.decode()
+            document = json.loads(text, parse_constant=_refuse_constant)
+            if "\\u" in text:  # halves of surrogate pairs are in no column
+                json.dumps(document, ensure_ascii=False).encode()
+            documents.append(document)
         except (ValueError, RecursionError):
             continue
     return _type_of_most(documents)
 
 
-def _can_name_a_column(name: str) -> bool:
-    """Whether it is UTF-8: JSON's escapes can write half of a surrogate pair."""
-    return not any("\ud800" <= each <= "\udfff" for each in name)
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")
 
 
 def _type_of_most(values: Sequence[Any]) -> pa.DataType | None:
@@ -191,7 +194,7 @@ def _type_of_most(values: Sequence[Any]) -> pa.DataType | None:
     kind = min(kinds, key=lambda each: (-kinds[each], each))
     if kind == "object":
         objects = [each for each in values if isinstance(each, dict)]
-        names = sorted(set(filter(_can_name_a_column, chain.from_iterable(objects))))
+        names = sorted(set(chain.from_iterable(objects)))
         found = {name: _type_of_most([each.get(name) for each in objects]) for name in names}
         fields = [pa.field(name, each) for name, each in found.items() if each is not None]
         return pa.struct(fields) if fields else None

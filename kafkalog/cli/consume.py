@@ -287,10 +287,11 @@ class _Member:
                 path = self._path or self._join()
                 records = self._next_page(path)
             except ClientError as error:
-                self._absence.wait(error, is_away=error.error_code == _UNKNOWN_INSTANCE)
+                self._absence.check(error, is_away=error.error_code == _UNKNOWN_INSTANCE)
                 # What was printed and not committed is printed again, as Kafka's consumer does:
                 # another member may have read on there meanwhile.
                 self._path, self._wait_ms, self._printed = None, 0, {}
+                self._absence.wait(error)  # an interrupt finds no instance that it has to leave
             else:
                 self._absence.end()
                 self._wait_ms = 0 if records else _WAIT_MS
@@ -429,6 +430,7 @@ class _Pages:
                     message += f" To read on after it: --partition {partition} --offset {last + 1}"
                 raise RequestFailed(message) from error
             except ClientError as error:
+                self._absence.check(error)
                 self._absence.wait(error)
             else:
                 self._absence.end()
@@ -448,8 +450,8 @@ class _Absence:
         self._is_told = False
         self._silent_since: float | None = None
 
-    def wait(self, failure: ClientError, *, is_away: bool = False) -> None:
-        """Until the next try. Raises the failure if it is another one, or has lasted too long."""
+    def check(self, failure: ClientError, *, is_away: bool = False) -> None:
+        """Raises the failure if it is another one, or has lasted too long."""
         if self._exits or not (is_away or _says_away(failure)):
             raise failure
         now = time.monotonic()
@@ -459,6 +461,9 @@ class _Absence:
             self._silent_since = now
         elif now - self._silent_since > self._seconds_max:
             raise failure
+
+    def wait(self, failure: ClientError) -> None:
+        """Until the next try."""
         if not self._is_told:
             self._is_told = True
             sys.stdout.buffer.flush()  # what was read before

@@ -214,7 +214,7 @@ def test_a_member_ends_with_a_daemon_that_stays_away(tmp_path: Path) -> None:
             assert b"; waiting up to 300 seconds" in errors.readline()
             consuming.send_signal(signal.SIGINT)
             _, messages = consuming.communicate(timeout=60)
-        assert consuming.returncode == 130
+        assert consuming.returncode == 130, messages
         assert messages == b"Processed a total of 1 messages\n"
 
 

@@ -20,6 +20,7 @@ from kafkalog.broker.directory.log_dir import META_PROPERTIES, REGISTRY_FILE
 from kafkalog.broker.directory.repair import LogDirRepair
 from kafkalog.broker.topics.registry import (
     FORMAT,
+    ClockTrust,
     RegisteredTopic,
     RegistryState,
     decode_registry,
@@ -356,7 +357,9 @@ def test_a_flipped_bit_of_any_registry_is_found() -> None:
     large = small.with_topics(
         RegisteredTopic(each, f"topic-{each.int}", 3, {"retention.ms": "7"}) for each in ids
     )
-    for state, stride in ((small, 3), (large.with_broker_configs({"a": 'b: "c": d'}), 2003)):
+    clock = replace(small, clock=ClockTrust("boot", 1, 0, 2, {"t": [0]}))  # the next line
+    states = ((small, 3), (clock, 3), (large.with_broker_configs({"a": 'b: "c": d'}), 2003))
+    for state, stride in states:
         data = encode_registry(state)
         for bit in range(0, 8 * len(data), stride):
             assert corrected_registry(flipped(data, bit)) == state, bit

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from kafkalog.broker.topics.registry import RegistryState
 
 _CHECKSUM = re.compile(rb'"checksum": "([0-9a-f]{8})"')
-_AFTER_CHECKSUM = re.compile(rb'\n "(cluster_id|deleted)"')
+_AFTER_CHECKSUM = re.compile(rb'\n "(clock|cluster_id|deleted)"')
 _CHECKSUM_LINE_BYTES = 32
+_LIST_OF_BLANKS = re.compile(rb"\[\n +(?=\n)")  # its only number was 0: one bit makes a blank of it
 # The checksum is over compact JSON, the file has a line for each entry.
 _NOT_IN_CHECKSUM = re.compile(rb'\n *|(?<=[^\\]":) |"checksum": "[0-9a-f]{8}",')
 _GENERATION = re.compile(rb'"generation": ([0-9]{1,18})\b')
@@ -109,10 +110,12 @@ def _candidates(damaged: bytes) -> Iterator[bytes]:
 
 
 def _suspected(damaged: bytes) -> Iterator[int]:
-    """Positions of the checksum's own line, and near the place where no JSON can be read on."""
+    """Positions that the checksum says nothing of, and near where no JSON can be read on."""
     following = _AFTER_CHECKSUM.search(damaged)
     if following is not None:
         yield from range(max(0, following.start() - _CHECKSUM_LINE_BYTES), following.start())
+    for found in _LIST_OF_BLANKS.finditer(damaged):
+        yield found.end() - 1
     try:
         json.loads(damaged.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -106,8 +106,9 @@ class Client(Blocking, Operations["Producer", "Tail"]):
         """The answer of a request that was sent."""
         connection = sent.connection
         try:
-            response = connection.getresponse()
-            body = response.read()
+            # Closed here: a Ctrl-C that comes in its finalizer, where else it is, would be lost.
+            with connection.getresponse() as response:
+                body = response.read()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             return unanswered(error, self.address, was_sent=True)

@@ -6,6 +6,7 @@ Method: each test with both clients; the daemon judged also by the standard libr
 from __future__ import annotations
 
 import asyncio
+import http.client
 import random
 import socket
 import threading
@@ -455,6 +456,26 @@ def test_a_connection_that_the_daemon_closed_is_not_used(tmp_path: Path) -> None
             assert lone.stop() == 0
             lone.start()
     assert lone.stop() == 0
+
+
+def test_no_answer_is_left_to_a_finalizer(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python says nothing of an exception in one: a Ctrl-C that came there did nothing."""
+    answers: list[http.client.HTTPResponse] = []
+
+    class Kept(http.client.HTTPResponse):
+        def begin(self) -> None:
+            answers.append(self)
+            super().begin()
+
+    monkeypatch.setattr(http.client.HTTPConnection, "response_class", Kept)
+    with Client(f"http://127.0.0.1:{daemon.port}") as client:
+        client.create_topic("finalized")
+        client.produce("finalized", texts("v"), partition=0)
+        with pytest.raises(NotFound):
+            client.topic_configs("no-such-topic")
+        assert client.fetch_page("finalized", 0, 0).records
+    assert len(answers) >= 4
+    assert all(each.closed for each in answers)
 
 
 @pytest.mark.parametrize("kind", KINDS)

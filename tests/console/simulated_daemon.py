@@ -1,7 +1,7 @@
 """A daemon on a simulated disk and clock, after an hour of traffic, as pages show it.
 
-orders, payments, clicks and telemetry have appends that rise and fall; profiles is compacted. The
-disks of one that ``is_full`` have no room: what an operator sees then.
+orders, payments, clicks and telemetry have appends that rise and fall, and are on the disk;
+profiles is compacted. The disks of one that ``is_full`` have no room: what an operator sees then.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tests.sim.sim_manager import DIRS, SimManager
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_BEGIN_MS = 1_795_766_400_000  # 2026-11-27 08:00 UTC
 _PERIOD_MS = 10_000
 _DISK_BYTES, _FOREIGN_BYTES = 4_000_000_000, 1_300_000_000
 _TOPICS = ("orders", "payments.authorized", "clicks", "telemetry.position")
@@ -71,21 +72,24 @@ def serving(sim: SimManager) -> Iterator[SimulatedDaemon]:
 
 
 def _after_an_hour(*, is_full: bool) -> SimManager:
-    sim = SimManager(config=BrokerConfig(log_dirs=DIRS)).start()
+    sim = SimManager(config=BrokerConfig(log_dirs=DIRS), wall_ms=_BEGIN_MS).start()
     sim.disk.capacity_bytes, sim.disk.foreign_bytes = _DISK_BYTES, _FOREIGN_BYTES
     sim.operations.topics.create("profiles", 2, {"cleanup.policy": "compact"})
     for name in _TOPICS:
         sim.operations.topics.create(name, 3)
     for number, name in enumerate((*_TOPICS, "profiles")):
         for _ in range(3 + number):
-            sim.produce(name, keyed_batch(("key", "value" * 20)))
+            batch = keyed_batch(("key", "value" * 20), timestamp_ms=sim.clock.wall_ms())
+            sim.produce(name, batch)
     traffic, metrics = sim.metrics.traffic, sim.metrics
     for step in range(ROWS):
         pace = 1 + 0.5 * math.sin(step / 40) + 0.1 * math.sin(step * 1.7)
         for number, name in enumerate(_TOPICS):
             count = int(400 * pace / (number + 1))
-            traffic.observe_append(name, count * 10, count * 2_000, count)
-            traffic.observe_reads(name, count * (2_900 if step < 200 else 1_500), count * 2 // 3)
+            batch = keyed_batch(("key", "v" * 100 * count), timestamp_ms=sim.clock.wall_ms())
+            sim.produce(name, batch, partition=step % 3)
+            traffic.observe_append(name, count, len(batch), count)
+            traffic.observe_reads(name, count * (145 if step < 200 else 75), count * 2 // 3)
         for part in range(50):
             metrics.append_seconds.labels("ok").observe(0.001 + 0.002 * pace * part / 50)
             metrics.fetch_seconds.labels("ok").observe(0.0006)

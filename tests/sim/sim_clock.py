@@ -13,6 +13,7 @@ from kafkalog.env.clock import ClockReading
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+WALL_MS = 1_700_000_000_000
 _NS_PER_MS = 1_000_000
 
 
@@ -29,7 +30,7 @@ class Waker(Protocol):
 class SimClock:
     """See Clock. Wall and monotonic time move together, except for ``step_wall_ms``."""
 
-    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
+    def __init__(self, wall_ms: int = WALL_MS) -> None:
         self._monotonic_ns = 1_000_000_000
         self._wall_offset_ns = wall_ms * _NS_PER_MS - self._monotonic_ns
         self._wakers: list[Waker] = []

@@ -26,7 +26,7 @@ from kafkalog.settings.dynamic_configs import (
     plain_texts,
     with_dynamic,
 )
-from tests.sim.sim_clock import SimClock
+from tests.sim.sim_clock import WALL_MS, SimClock
 from tests.sim.sim_filesystem import SimFilesystem
 from tests.sim.sim_random import SimRandom
 from tests.sim.sim_scheduler import SimScheduler
@@ -114,9 +114,10 @@ class SimManager:
         config: BrokerConfig | None = None,
         topic_defaults: LogConfig | None = None,
         make_cleaner: CleanerMaker = make_cleaner,
+        wall_ms: int = WALL_MS,
     ) -> None:
         """``topic_defaults``: what topic overrides lie over, else the config's, indexes small."""
-        self.clock = SimClock()
+        self.clock = SimClock(wall_ms)
         self.disk = disk if disk is not None else SimFilesystem()
         self.disk.clock = self.clock
         self.threads = SimThreads(self.clock, seed)
@@ -182,7 +183,8 @@ class SimManager:
         """Append and run until answered."""
         done: list[Command] = []
         log = self.operations.partition_log(topic, partition)
-        self.operations.submit_produce(log, records_of(batch, log), acks, on_done=done.append)
+        records = records_of(batch, log, self.clock.wall_ms())
+        self.operations.submit_produce(log, records, acks, on_done=done.append)
         self.threads.run_until(lambda: bool(done))
         return done[0]
 
@@ -198,8 +200,6 @@ def batch_of(*values: str) -> bytes:
     return build_batch(RecordColumns.of([None] * len(values), list(values), 1_700_000_000_000))
 
 
-def records_of(batch: bytes, log: UnifiedLog) -> ValidatedRecords:
+def records_of(batch: bytes, log: UnifiedLog, now_ms: int = WALL_MS) -> ValidatedRecords:
     """A client's batch, validated for the log."""
-    return validate(
-        batch, log.config, 1_700_000_000_000, AppendOrigin.CLIENT, max_decompressed_bytes=1 << 20
-    )
+    return validate(batch, log.config, now_ms, AppendOrigin.CLIENT, max_decompressed_bytes=1 << 20)

@@ -25,13 +25,15 @@ from kafkalog.env.system_filesystem import SystemFilesystem
 from kafkalog.format.disk.file_names import LOG_START_OFFSET_CHECKPOINT
 from kafkalog.jobs.archive import archive_files
 from kafkalog.jobs.archive.archive import ArchiveAhead, ArchiveOptions, archive
+from kafkalog.jobs.archive.archive_files import ArchivedPiece
 from kafkalog.jobs.archive.parquet_table import ParquetTable
+from kafkalog.jobs.archive.progress import Progress
 from kafkalog.jobs.tasks import InProcess, TaskFailed
 from kafkalog.spark.logs import directory_reader
 from kafkalog.spark.logs.directory import DirectoryLogs
 from kafkalog.spark.logs.object_store import StoreMissing
 from kafkalog.spark.logs.secrets import SecretMissing
-from kafkalog.spark.logs.values import Access, DataLost
+from kafkalog.spark.logs.values import Access, DataLost, OffsetRange, Piece
 from tests.archive_world import (
     GrowingLogs,
     PlainPlace,
@@ -139,9 +141,29 @@ def test_commits_are_bounded_and_in_the_order_of_offsets(
             reached[file.partition] = file.last_offset + 1
             base = f"{file.first_offset:020}.log"
             size += (logs.log_dir / f"orders-{file.partition}" / base).stat().st_size
-        assert size <= SMALL.max_commit_bytes
+        assert size <= (SMALL.max_commit_bytes or 0)
         assert each.offsets == {at: end for at, end in reached.items() if end}
     assert offsets_in(place) == logs.offsets
+
+
+@pytest.mark.parametrize(("pieces", "commit_bytes"), [(20, 1 << 30), (80_000, 80 << 27)])
+def test_commits_of_any_run_are_a_thousand_at_most(pieces: int, commit_bytes: int) -> None:
+    """10 TB in pieces of 128 MiB: each commit rewrites what names all snapshots of a table."""
+    progress = Progress()
+    ranges = [OffsetRange("t", 0, number, number + 1) for number in range(pieces)]
+    planned = [Piece(each, "/logs/t-0", None, 1 << 27) for each in ranges]
+    progress.plan(OffsetRange("t", 0, 0, pieces), planned)
+    assert progress.max_commit_bytes == commit_bytes
+    commits = []
+    for piece in planned:
+        assert progress.archived(piece, ArchivedPiece(piece.range, (), (), None)) is None
+        if found := progress.next_commit(is_last=False):
+            commits.append(len(found))
+    if found := progress.next_commit(is_last=True):
+        commits.append(len(found))
+    assert sum(commits) == pieces
+    assert len(commits) == -(-pieces * (1 << 27) // commit_bytes) <= 1000
+    assert progress.next_commit(is_last=True) == []
 
 
 def test_a_file_that_is_larger_than_a_commit_has_one(tmp_path: Path, logs: GrowingLogs) -> None:

@@ -25,7 +25,7 @@ from kafkalog.errors import KafkalogError
 from kafkalog.jobs.fleet import sums
 from kafkalog.spark.logs.open import open_logs
 from kafkalog.spark.logs.secrets import CredentialsAt
-from kafkalog.spark.logs.values import MAX_COMMIT_BYTES, TARGET_BYTES, Access
+from kafkalog.spark.logs.values import TARGET_BYTES, Access
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,9 +68,9 @@ def _by_reference(
 @click.option(
     "--max-commit-bytes",
     type=Size(min=1),
-    default=MAX_COMMIT_BYTES,
     metavar="N",
-    help="Bytes of log in a commit; a larger file has one of its own.",
+    help="Bytes of log in a commit; a larger file has one of its own.  [default: 1 GiB, or a "
+    "thousandth of what is new if that is more]",
 )
 @with_pace
 @click.pass_context
@@ -85,7 +85,7 @@ def run(
     uncommitted: bool,
     may_lose: bool,
     target_bytes: int,
-    max_commit_bytes: int,
+    max_commit_bytes: int | None,
     pace: Pace | None,
 ) -> None:
     """Append the new records of topics to a table, each once, and report this to the daemons.

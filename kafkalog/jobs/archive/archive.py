@@ -50,7 +50,7 @@ from kafkalog.jobs.attempts import reason_of, tried
 from kafkalog.jobs.tasks import TaskFailed, abandoned_on_error, progress, result_of
 from kafkalog.spark.logs.object_store import scheme_of
 from kafkalog.spark.logs.open import open_logs, read_piece
-from kafkalog.spark.logs.values import MAX_COMMIT_BYTES, TARGET_BYTES, DataLost, OffsetRange
+from kafkalog.spark.logs.values import TARGET_BYTES, DataLost, OffsetRange
 from kafkalog.spark.planning import unknown_topic
 from kafkalog.spark.reading import record_batches
 
@@ -131,14 +131,14 @@ class ArchiveOptions:
     topics        None: all but internal topics
     before_ms     a partition ends before its first record that is as new as this
     target_bytes  bytes of log in a file
-    max_commit_bytes  bytes of log in a commit; a larger file has one of its own
+    max_commit_bytes  bytes of log in a commit; None: as Progress finds it
     may_lose      continue at the log start if records after the table's end were deleted
     """
 
     topics: frozenset[str] | None = None
     before_ms: int | None = None
     target_bytes: int = TARGET_BYTES
-    max_commit_bytes: int = MAX_COMMIT_BYTES
+    max_commit_bytes: int | None = None
     may_lose: bool = False
 
 
@@ -280,7 +280,7 @@ class Run:
             dead_store=table.dead_store,
         )
         pieces = list(self.progress.pieces())
-        wave_bytes = self._options.max_commit_bytes
+        wave_bytes = self.progress.max_commit_bytes
         with (
             progress("archive", pieces) as on_done,
             abandoned_on_error("archive", table.abandon),

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
     PartitionName = tuple[str, int]
 
+MIN_COMMIT_BYTES = 1 << 30
+"""Bytes of log in a commit: what a killed run does again."""
+
+COMMITS_MAX = 1000
+"""About so many a run makes, of any size: each rewrites what names all the table's snapshots."""
+
 
 class ArchivedPartition(NamedTuple):
     """What a run archived of one partition; the next run begins at ``next_offset``.
@@ -82,18 +88,27 @@ class _Partition:
 class Progress:
     """See the module."""
 
-    def __init__(self, max_commit_bytes: int) -> None:
-        """``max_commit_bytes``: of log in a commit; a larger piece has one of its own."""
-        self._max_commit_bytes = max_commit_bytes
+    def __init__(self, max_commit_bytes: int | None = None) -> None:
+        """``max_commit_bytes``: see the property; None: of what is planned."""
+        self._given_bytes = max_commit_bytes
+        self._planned_bytes = 0
         self._partitions: dict[PartitionName, _Partition] = {}
         self._ready: deque[tuple[ArchivedPiece, int]] = deque()
         self._ready_bytes = 0
+
+    @property
+    def max_commit_bytes(self) -> int:
+        """Of log in a commit; a larger piece has one of its own."""
+        if self._given_bytes is not None:
+            return self._given_bytes
+        return max(MIN_COMMIT_BYTES, self._planned_bytes // COMMITS_MAX)
 
     def plan(self, wanted: OffsetRange, pieces: Sequence[Piece]) -> None:
         """A partition with these pieces, which are its whole range."""
         assert pieces
         assert pieces[0].range.from_offset == wanted.from_offset
         assert pieces[-1].range.to_offset == wanted.to_offset
+        self._planned_bytes += sum(each.size_bytes for each in pieces)
         row = ArchivedPartition(*wanted[:3], wanted.from_offset)
         self._partitions[wanted[:2]] = _Partition(deque(pieces), row)
 
@@ -146,11 +161,12 @@ class Progress:
 
     def next_commit(self, *, is_last: bool) -> list[ArchivedPiece]:
         """The pieces of the next commit; none until there are enough, or all have ended."""
-        if not self._ready or (self._ready_bytes < self._max_commit_bytes and not is_last):
+        most = self.max_commit_bytes
+        if not self._ready or (self._ready_bytes < most and not is_last):
             return []
         pieces: list[ArchivedPiece] = []
         size = 0
-        while self._ready and (not pieces or size + self._ready[0][1] <= self._max_commit_bytes):
+        while self._ready and (not pieces or size + self._ready[0][1] <= most):
             piece, piece_bytes = self._ready.popleft()
             pieces.append(piece)
             size += piece_bytes

@@ -34,10 +34,6 @@ MAX_CONCURRENT_REQUESTS = 64
 """Requests of a plan at an object store: 64 of 20 ms are 3,200 a second."""
 
 
-MAX_COMMIT_BYTES = 1 << 30
-"""Bytes of log in a commit of an archive: what a killed run does again."""
-
-
 class OffsetRange(NamedTuple):
     """``from_offset <= offset < to_offset`` of one partition."""
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.integration.daemon import Daemon
 from tests.integration.http_world import append, batch_of, failed_entry, refused
-from tests.integration.test_cli_over_http import run
+from tests.integration.test_cli_over_http import run, run_plain
 from tests.integration.test_http_cleaner import order
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def test_lost_offsets_are_described(tmp_path: Path) -> None:
         (entity,) = json.loads(run(daemon, "topics", "describe", TOPIC, "--output", "json").stdout)
         assert entity["lost_ranges"] == [{"partition_id": 0, "first_offset": 2, "last_offset": 3}]
         doctor = ("doctor", "--override", f"log.dirs={daemon.log_dirs[0]}")
-        found = run(None, *doctor)
+        found = run_plain(*doctor)
         assert found.returncode == 1
         assert (
             f"error: {daemon.log_dirs[0]}/{TOPIC}-0: offsets 2 to 3 are lost: {2:020}.log is"
@@ -131,7 +131,7 @@ def test_lost_offsets_are_described(tmp_path: Path) -> None:
         accepted = run(daemon, "segments", "accept-loss", TOPIC, "0", "2", "3", "--yes")
         assert accepted.returncode == 0
         assert run(daemon, "topics", "describe", TOPIC).stderr == b""
-        assert "are lost" not in run(None, *doctor).stdout.decode()
+        assert "are lost" not in run_plain(*doctor).stdout.decode()
 
 
 def test_consume_goes_on_with_the_others(daemon: Daemon) -> None:

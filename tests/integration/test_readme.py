@@ -1,5 +1,5 @@
-"""Goal: what the README, client.md, http-produce.md and back-up-and-restore.md show works when
-pasted.
+"""Goal: what the README, client.md, http-produce.md, back-up-and-restore.md and the programs of
+write-an-application.md show works when pasted.
 Method: the blocks, word for word but for port and variables, beside a daemon.
 """
 
@@ -68,14 +68,15 @@ def test_the_first_record_of_the_readme(daemon: Daemon, tmp_path: Path) -> None:
     )
 
 
-def _run_python(blocks: list[str], daemon: Daemon) -> str:
+def _run_python(blocks: list[str], daemon: Daemon, directory: Path = ROOT) -> str:
     """What the blocks print, one script after the other."""
     said = ""
     for block in blocks:
         script = block.replace("127.0.0.1:8082", f"127.0.0.1:{daemon.port}")
         done = subprocess.run(
             [sys.executable, "-W", "error", "-c", script],
-            cwd=ROOT,
+            cwd=directory,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             check=False,
@@ -100,6 +101,40 @@ def test_the_python_of_the_page(daemon: Daemon, tmp_path: Path) -> None:
         "import warnings\nwarnings.simplefilter('ignore')\ntoken, password = 'secret', 'secret'\n"
     )
     _run_python([names + credentials], daemon)
+
+
+def blocks_of_the_application() -> list[str]:
+    page = ROOT / "docs/how-to/write-an-application.md"
+    return [each.text for each in blocks(page) if each.language == "python"]
+
+
+def test_the_programs_of_an_application(daemon: Daemon, tmp_path: Path) -> None:
+    """M01 M10: what each prints; the last but one reads on, and so prints the same again."""
+    *programs, reader, _ = blocks_of_the_application()
+    assert len(programs) == 1
+    for program in (*programs, reader, reader):
+        lines = program.splitlines(keepends=True)
+        printed = "".join(line.removeprefix(OUTPUT) for line in lines if line.startswith(OUTPUT))
+        assert _run_python([program], daemon, tmp_path) == printed
+
+
+@pytest.mark.own_daemon
+@pytest.mark.timeout(400)
+def test_the_test_of_an_application(tmp_path: Path) -> None:
+    """With a daemon of its own, which it stops."""
+    *_, test = blocks_of_the_application()
+    (tmp_path / "test_application.py").write_text(test)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_application.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
 
 
 def test_the_stream_of_the_page(daemon: Daemon, tmp_path: Path) -> None:

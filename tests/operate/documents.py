@@ -70,6 +70,7 @@ OWN_TESTS = {
     ("docs/how-to/archive-to-tables.md", "python"): _SPARK,
     ("docs/how-to/archive-to-tables.md", "sh"): _SPARK,
     ("docs/how-to/read-archived-tables.md", "python"): "spark/test_iceberg_readers.py",
+    ("docs/how-to/write-an-application.md", "python"): _README,
     ("docs/reference/client.md", "python"): _README,
     ("docs/reference/http-arrow.md", "python"): "integration/test_http_arrow.py",
     ("docs/reference/http-produce.md", "sh"): _README,

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry, Counter
 
-_TOO_LARGE = frozenset({"RecordBatchTooLarge", "RecordSetTooLarge"})
-
 
 class TopicTotals(NamedTuple):
     """Totals of one topic since the start; topic None is the sum over all topics.
@@ -69,7 +67,9 @@ class TopicTraffic(Declarations):
     append_bytes = counter("Batch bytes appended.", "topic")
     append_requests = counter("Attempted appends to partitions.", "topic")
     append_refusals = counter("Appends that failed, by kind of error.", "topic", "error")
-    append_rejected_bytes = counter("Bytes of batches refused for their size.", "topic")
+    append_rejected_bytes = counter(
+        "Bytes of appends with a batch larger than max.message.bytes.", "topic"
+    )
     fetch_records = counter("Records fetched as JSON.", "topic")
     fetch_bytes = counter("Batch bytes read for fetches.", "topic")
     fetch_requests = counter("Attempted reads of partitions.", "topic")
@@ -85,7 +85,7 @@ class TopicTraffic(Declarations):
     # ---- counting, any thread
 
     def observe_append(self, topic: str, records: int, size_bytes: int, requests: int = 1) -> None:
-        """One or more batches that were queued for the writer of a partition."""
+        """One or more appends that the writer has ended, and what it wrote of them."""
         child_of(self.append_records, topic)._value.inc(records)
         child_of(self.append_bytes, topic)._value.inc(size_bytes)
         child_of(self.append_requests, topic)._value.inc(requests)
@@ -94,11 +94,11 @@ class TopicTraffic(Declarations):
         """An append that was refused before it was queued."""
         child_of(self.append_requests, topic).inc()
         self.observe_failed_append(topic, error)
-        if type(error).__name__ in _TOO_LARGE:
+        if type(error).__name__ == "RecordBatchTooLarge":
             child_of(self.append_rejected_bytes, topic).inc(size_bytes)
 
     def observe_failed_append(self, topic: str, error: Exception) -> None:
-        """An append that failed in the writer."""
+        """The error of an append that ``observe_append`` counts, or of one refused before."""
         child_of(self.append_refusals, topic, type(error).__name__).inc()
 
     def observe_fetch(self, topic: str, size_bytes: int, records: int = 0) -> None:

@@ -219,8 +219,21 @@ class Api:
     ) -> asyncio.Future[LogAppendInfo]:
         """Submit records to the writer; the future is done when ``acks`` is fulfilled."""
         future: asyncio.Future[LogAppendInfo] = asyncio.get_running_loop().create_future()
-        self.submit(log, records, acks, functools.partial(finish, future), expected_offset)
+        on_done = functools.partial(self._finish_append, future)
+        self.submit(log, records, acks, on_done, expected_offset)
         return future
+
+    def _finish_append(self, future: asyncio.Future[LogAppendInfo], command: Command) -> None:
+        """Count it: what was written also when it could not be made durable, as Kafka does."""
+        assert isinstance(command, AppendCommand)
+        topic, records = command.log.topic_partition.topic, command.records
+        is_written, traffic = command.result is not None, self.metrics.traffic
+        figures = (records.record_count, records.size_bytes, 1) if is_written else (0, 0, 1)
+        if self.operations.is_topic(topic):
+            traffic.observe_append(topic, *figures)
+        else:  # a deleted topic's counters are forgotten, for good
+            traffic.observe_departed_append(*figures)
+        finish(future, command)
 
     def submit(
         self,

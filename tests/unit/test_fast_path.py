@@ -372,6 +372,27 @@ async def test_a_refusal_that_closes(world: FastWorld) -> None:
 
 
 @in_loop
+async def test_what_the_writer_refuses_is_not_counted_as_appended(world: FastWorld) -> None:
+    """Nor as bytes rejected, which in Kafka are those above max.message.bytes; both ways."""
+    traffic = world.sim.metrics.traffic
+    for number, extra in enumerate(("", "X-Odd: 1\r\n")):
+        topic = f"counted{number}"
+        world.with_topics(topic, internal_segment_bytes="300")
+        await world.learn(append_head(topic, 70))
+        both = await world.line()
+        for data in (BATCH, records("x" * 300)):
+            both.line.send(append_request(topic, data, extra=extra))
+        answers = await world.answers(both, 2)
+        assert [answer.status for answer in answers] == [200, 413]
+        assert both.ordinary_count == 2 * number
+        for tell in world.sim.metrics.before_page:
+            tell()
+        (found,) = [each for each in traffic.totals() if each.topic == topic]
+        assert (found.messages_in, found.bytes_in) == (1, len(BATCH))
+        assert (found.produce_requests, found.failed_produce, found.bytes_rejected) == (2, 1, 0)
+
+
+@in_loop
 async def test_a_lost_connection(world: FastWorld) -> None:
     """What is in work is appended; what waits, or is not whole, is not; nothing is held."""
     for data, grown in (

@@ -99,9 +99,15 @@ class Append:
 
     def note_done(self, command: Command) -> None:
         """It was appended, or refused, or nobody knows."""
+        written: LogAppendInfo | None = command.result  # type: ignore[assignment] # of an append
+        if written is None:
+            self._counts.note_append(self._asked.topic, 0, 0)
+        else:  # of a repetition nothing, but Kafka counts it too
+            size_bytes = written.size_bytes or self._size_bytes
+            self._counts.note_append(self._asked.topic, written.record_count, size_bytes)
         status = 200
         if command.error is None:
-            self._info = command.result  # type: ignore[assignment] # of an append
+            self._info = written
         else:
             self._refusal = self._refused(command.error)
             status = self._refusal.status
@@ -188,7 +194,6 @@ def begin_append(
         if has_no_producer and is_small_and_usual(data, log.config, operations.now_ms()):
             append = Append(asker, api, counts, asked, acks, len(data), names_paths=names_paths)
             api.submit_small(log, data, record_count, max_ms, acks, append.note_done)
-            counts.note_append(asked.topic, record_count, len(data))
             return append
     try:
         records = quick_records(api, log, data)
@@ -198,5 +203,4 @@ def begin_append(
         return None
     append = Append(asker, api, counts, asked, acks, len(data), names_paths=names_paths)
     api.submit(log, records, acks, append.note_done)
-    counts.note_append(asked.topic, records.record_count, records.size_bytes)
     return append

@@ -40,7 +40,7 @@ class Counts:
         self._ended: dict[int, list[float]] = {}  # seconds of appends by status
 
     def note_append(self, topic: str, record_count: int, size_bytes: int) -> None:
-        """One was queued for a writer."""
+        """One has ended; so much of it was appended."""
         records, total_bytes, requests = self._appends.get(topic, (0, 0, 0))
         self._appends[topic] = (records + record_count, total_bytes + size_bytes, requests + 1)
         self._tell_soon()

@@ -355,7 +355,6 @@ async def submit(
     future = api.append(log, records, terms.acks, terms.expected_offset)
     if terms.expected_offset is not None:
         terms.expected_offset += records.record_count
-    api.metrics.traffic.observe_append(topic.name, records.record_count, records.size_bytes)
     return future
 
 

@@ -184,7 +184,6 @@ async def append(request: web.Request) -> web.Response:
             raise
         acks = _acks_for(api, log, records, asked)
         future = api.append(log, records, acks, expected_offset)
-        api.metrics.traffic.observe_append(topic, records.record_count, records.size_bytes)
         if acks is Acks.NONE:
             return web.Response(status=202, headers=durability_header(acks))
         info = await future

@@ -9,9 +9,9 @@ begins anew with the process. One thread takes samples; any thread reads.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
-from kafkalog.observe.prometheus import SECONDS_BUCKETS, child_of, value_of, values_of
+from kafkalog.observe.prometheus import SECONDS_BUCKETS, child_of, children_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,8 @@ class TrafficHistory:
         self._totals: tuple[float, ...] = ()
         self._counts: list[list[float]] = []
         self._rows = array("d")
-        self._topic_totals: dict[str, float] = {}
+        # With the child that had the total: a topic that was made anew has another.
+        self._topic_totals: dict[str, tuple[Counter, float]] = {}
         self._shares: dict[str, array[float]] = {}
         self._free: dict[str, array[float]] = {}  # pairs of wall clock and free bytes
 
@@ -104,16 +105,19 @@ class TrafficHistory:
 
     def _share(self, counter: Counter, *, is_first: bool) -> None:
         """Bytes of each topic since the last time; topics without any for an hour have none."""
-        then, now = self._topic_totals, {labels[0]: value for labels, value in values_of(counter)}
+        then = self._topic_totals
+        now = {labels[0]: (child, child._value.get()) for labels, child in children_of(counter)}
         self._topic_totals = now
         if is_first:
             return
         for topic in self._shares.keys() - now.keys():
             del self._shares[topic]
-        for topic, total in now.items():
-            before = then.get(topic, 0.0)
-            # A topic that was made again begins at 0.
-            gain = total - before if total >= before else total
+        for topic, (child, total) in now.items():
+            known, before = then.get(topic, (child, 0.0))
+            if known is not child:
+                before = 0.0
+                self._shares.pop(topic, None)
+            gain = total - before
             shares = self._shares.get(topic)
             if shares is None:
                 if gain:
@@ -154,13 +158,13 @@ class TrafficHistory:
 
         The span that is not over yet is the last one as soon as it has bytes.
         """
-        shares = self._shares.get(topic)
+        child = cast("Counter | None", self._traffic.append_bytes._metrics.get((topic,)))
+        if child is None:
+            return []
+        known, before = self._topic_totals.get(topic, (child, 0.0))
+        shares = self._shares.get(topic) if known is child else None
         flat = list(shares[:]) if shares else []  # one step: the sampling thread may add
-        before, total = (
-            self._topic_totals.get(topic, 0.0),
-            value_of(self._traffic.append_bytes, topic),
-        )
-        gain = total - before if total >= before else total
+        gain = child._value.get() - (before if known is child else 0.0)
         flat = [*flat, gain][-SHARES:] if gain else flat
         return [0.0] * (SHARES - len(flat)) + flat if flat else []
 

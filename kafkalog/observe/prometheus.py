@@ -72,16 +72,15 @@ def child_of(family: T, *labels: str) -> T:
     return family.labels(*labels) if found is None else found
 
 
-def value_of(counter: Counter | Gauge, *labels: str) -> float:
-    """Of the child with these labels at this moment; 0 without one, and none is made."""
-    child = cast("Counter | Gauge | None", counter._metrics.get(labels))
-    return 0.0 if child is None else child._value.get()
-
-
 def values_of(counter: Counter | Gauge) -> list[tuple[tuple[str, ...], float]]:
     """(label values, value) of every child at this moment."""
+    return [(labels, child._value.get()) for labels, child in children_of(counter)]
+
+
+def children_of(counter: Counter | Gauge) -> list[tuple[tuple[str, ...], Counter]]:
+    """(label values, child) of every child at this moment."""
     children = list(counter._metrics.items())  # one step: others may add and remove
-    return [(tuple(labels), cast("Counter", child)._value.get()) for labels, child in children]
+    return [(tuple(labels), cast("Counter", child)) for labels, child in children]
 
 
 def take_out(counter: Counter, first_label: str) -> list[tuple[tuple[str, ...], float]]:

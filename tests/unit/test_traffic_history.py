@@ -98,11 +98,27 @@ def test_a_topic_that_was_made_again_begins_anew() -> None:
     sampled.metrics.forget_topic("t")
     sampled.append("t", 100)
     sampled.sample(share)
-    assert list(sampled.history.topic_bytes("t"))[-2:] == [300.0, 100.0]
+    assert list(sampled.history.topic_bytes("t"))[-2:] == [0.0, 100.0]
     sampled.metrics.forget_topic("t")
     sampled.sample(share)
     assert sampled.history.topic_bytes("t") == []
     assert sum(each.bytes_in for each in sampled.history.rows()) * PERIOD_MS / 1000 == 400
+
+
+@pytest.mark.parametrize("size_bytes", [0, 100, 700])
+def test_a_topic_has_no_bytes_of_a_deleted_one_of_its_name(size_bytes: int) -> None:
+    """Whether it got fewer or more than that one before the next share, and until then."""
+    sampled = Sampled()
+    share = ROWS // SHARES
+    sampled.append("t", 300)
+    sampled.sample(share)
+    sampled.append("t", 50)
+    sampled.metrics.forget_topic("t")
+    if size_bytes:
+        sampled.append("t", size_bytes)
+    assert sum(sampled.history.topic_bytes("t")) == size_bytes
+    sampled.sample(share)
+    assert sum(sampled.history.topic_bytes("t")) == size_bytes
 
 
 @pytest.mark.parametrize(

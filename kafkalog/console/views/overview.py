@@ -40,11 +40,15 @@ _LEAST_MIDDLE_MS = 120_000  # of an axis with a word in its middle
 
 
 class LargeTopic(Fragment):
-    """A topic and the bytes of its logs in all directories, with copies that are being made."""
+    """A topic and the bytes of its logs in all directories, with copies that are being made.
+
+    ``size_bytes`` is of its served partitions: it has at least that; null: none is known.
+    """
 
     name: str
     is_internal: bool
-    size_bytes: int
+    partitions_unserved: int
+    size_bytes: int | None
     bytes_in: list[float]
 
     @property
@@ -95,7 +99,9 @@ class OverviewView(View):
     ``traffic_since_ms``: an hour ago, or when a younger daemon began to take samples.
     ``unclean_start``: what a start of the last day had to recover; null: it was clean.
 
-    ``topics`` are those that the caller may see; every other number is of all topics.
+    ``topics`` are those that the caller may see, ``topics_unserved`` those of them of which not
+    every partition is served; every other number is of all topics. ``log_bytes`` are those of the
+    directories that are online.
     """
 
     template: ClassVar[str] = "overview.html"
@@ -114,6 +120,7 @@ class OverviewView(View):
     internal_topics: int
     partitions: int
     partitions_unserved: int
+    topics_unserved: int
     log_bytes: int
     log_dirs: list[LogDirView]
     largest_topics: list[LargeTopic]
@@ -195,6 +202,11 @@ def overview_view(operations: Operations) -> OverviewView:
         alerts.append(_alert(sentence, "KafkalogRetentionHeldByClock"))
     alerts.sort(key=lambda each: not each.is_critical)
     rows = history.rows()
+    unserved = Counter(
+        each.name
+        for each in (operations.partitions() if readiness.offline_partitions else ())
+        if each.fault is not None
+    )
     return OverviewView.of(
         readiness,
         operations,
@@ -209,9 +221,10 @@ def overview_view(operations: Operations) -> OverviewView:
         topics=len(names),
         internal_topics=listed_topics(names, with_internal=False)[1],
         partitions_unserved=readiness.offline_partitions,
+        topics_unserved=len(unserved),
         log_bytes=sum(size.size_bytes for each in described for size in each.partitions),
         log_dirs=log_dirs,
-        largest_topics=_largest(history, described),
+        largest_topics=_largest(history, described, unserved),
     )
 
 
@@ -250,9 +263,14 @@ def _sentence(
     return f"{'Healthy' if is_healthy else 'Needs attention'}: {', '.join(parts)}."
 
 
-def _largest(history: TrafficHistory, log_dirs: Sequence[LogDirDescription]) -> list[LargeTopic]:
-    """By the right of the cluster, as all of the page: none of the topics themselves is asked."""
-    sizes = Counter[str]()
+def _largest(
+    history: TrafficHistory, log_dirs: Sequence[LogDirDescription], unserved: Counter[str]
+) -> list[LargeTopic]:
+    """By the right of the cluster, as all of the page: none of the topics themselves is asked.
+
+    ``unserved``: partitions by topic; those of unknown size come last.
+    """
+    sizes = Counter(dict.fromkeys(unserved, 0))
     for log_dir in log_dirs:
         for each in log_dir.partitions:
             sizes[each.topic_partition.topic] += each.size_bytes
@@ -260,7 +278,8 @@ def _largest(history: TrafficHistory, log_dirs: Sequence[LogDirDescription]) -> 
         LargeTopic(
             name=name,
             is_internal=is_internal(name),
-            size_bytes=size,
+            partitions_unserved=unserved[name],
+            size_bytes=size or (None if unserved[name] else 0),
             bytes_in=list(history.topic_bytes_known(name)),
         )
         for name, size in sizes.most_common(LARGEST)

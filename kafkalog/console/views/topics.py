@@ -26,9 +26,10 @@ _HORIZON_MS = 30 * 86_400_000
 
 
 class TopicRow(Fragment):
-    """One topic; ``size_bytes`` is of its served partitions, the limits are the topic's configs.
+    """One topic; the limits are the topic's configs.
 
-    ``records`` is null until the metrics task has counted every partition; ``offsets``, from the
+    What its logs hold is of its served partitions, so that it has at least that; null: none is.
+    ``records`` is null until the metrics task has counted each of these; ``offsets``, from the
     log starts to the high watermarks, is never less. ``oldest_timestamp_ms`` is of the partitions
     that it has visited, null: none yet. ``bytes_in``: appended in the last hour, in spans of two
     minutes, oldest first, the last one not over yet; empty: nothing.
@@ -38,8 +39,8 @@ class TopicRow(Fragment):
     is_internal: bool
     partitions: int
     partitions_unserved: int
-    size_bytes: int
-    offsets: int
+    size_bytes: int | None
+    offsets: int | None
     records: int | None
     oldest_timestamp_ms: int | None
     cleanup_policy: str
@@ -65,11 +66,12 @@ class TopicOrder(enum.Enum):
     def rank(self, name: str, facts: _Facts) -> tuple[float, str]:
         """Large or old topics come first, those of unknown age last."""
         oldest_ms = facts.oldest_timestamp_ms
+        records = facts.offsets if facts.records is None else facts.records
         rank = {
             TopicOrder.NAME: 0,
             TopicOrder.PARTITIONS: -facts.partitions,
-            TopicOrder.RECORDS: -(facts.offsets if facts.records is None else facts.records),
-            TopicOrder.SIZE: -facts.size_bytes,
+            TopicOrder.RECORDS: -(records or 0),
+            TopicOrder.SIZE: -(facts.size_bytes or 0),
             TopicOrder.OLDEST: math.inf if oldest_ms is None else oldest_ms,
         }[self]
         return rank, name
@@ -79,10 +81,11 @@ class _Facts(NamedTuple):
     """Of a topic's logs; a row has the same, and its configs, which cost ten times as much."""
 
     partitions: int
-    size_bytes: int
-    offsets: int
-    records: int | None
-    oldest_timestamp_ms: int | None
+    partitions_unserved: int
+    size_bytes: int | None = None
+    offsets: int | None = None
+    records: int | None = None
+    oldest_timestamp_ms: int | None = None
 
 
 class TopicsView(View):
@@ -157,7 +160,6 @@ def _row(operations: Operations, topic: TopicDescription) -> TopicRow:
     return TopicRow.of(
         topic,
         facts,
-        partitions_unserved=len(topic.faults),
         cleanup_policy=configs["cleanup.policy"],
         retention_ms=int(configs["retention.ms"]),
         retention_bytes=int(configs["retention.bytes"]),
@@ -168,13 +170,16 @@ def _row(operations: Operations, topic: TopicDescription) -> TopicRow:
 def _facts(operations: Operations, name: str) -> _Facts:
     numbers = range(operations.partition_count(name))
     logs = [log for each in numbers if (log := _log(operations, name, each)) is not None]
+    if not logs:
+        return _Facts(len(numbers), len(numbers))
     counts = [log.records for log in logs if log.records is not None]
     times_ms = [log.oldest_timestamp_ms for log in logs if log.oldest_timestamp_ms is not None]
     return _Facts(
         partitions=len(numbers),
+        partitions_unserved=len(numbers) - len(logs),
         size_bytes=sum(log.size_bytes for log in logs),
         offsets=sum(log.high_watermark - log.log_start_offset for log in logs),
-        records=sum(counts) if counts and len(counts) == len(logs) else None,
+        records=sum(counts) if len(counts) == len(logs) else None,
         oldest_timestamp_ms=min(times_ms, default=None),
     )
 

@@ -1,0 +1,78 @@
+"""Goal: a page says "unknown" or "at least" of what it cannot know, and leads to what to do.
+Method: managers on a simulated disk, one of whose two log directories fails.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kafkalog.console.views.overview import overview_view
+from kafkalog.console.views.retention import retentions_view
+from kafkalog.console.views.topics import TopicOrder, pick_topic_view, topics_view
+from tests.cleaning_daemon import keyed_batch
+from tests.unit.test_console_views import page_of
+from tests.unit.test_retention import started
+
+if TYPE_CHECKING:
+    from tests.sim.sim_manager import SimManager
+
+
+def half_offline() -> SimManager:
+    """half has a partition in each directory, lost none in the one that is served."""
+    sim = started()
+    for name, partitions in (("half", 2), ("lost", 1), ("whole", 1)):
+        sim.operations.topics.create(name, partitions)
+    for name, partition in (("half", 0), ("half", 1), ("lost", 0), ("whole", 0)):
+        assert sim.produce(name, keyed_batch(("k", "v")), partition=partition).error is None
+    sim.clock.advance_ms(60_000)  # records are counted, their oldest timestamps read
+    lost = sim.operations.partition_log("lost", 0).parent_dir
+    assert sim.operations.partition_log("whole", 0).parent_dir != lost
+    sim.manager.logs.unit_at(lost).log_dir.take_offline("EIO")
+    return sim
+
+
+def rows_of(html: str) -> dict[str, str]:
+    """The text of each row of the first table, by the name of its topic."""
+    body = html.partition("<tbody>")[2].partition("</tbody>")[0]
+    texts = (" ".join(re.sub("<[^>]+>", " ", row).split()) for row in body.split("</tr>"))
+    return {text.split()[0]: text for text in texts if text}
+
+
+def test_what_is_not_served_is_unknown_and_not_empty() -> None:
+    sim = half_offline()
+    half, lost, _ = topics_view(sim.operations, "", TopicOrder.NAME, 1).topics
+    assert (half.partitions_unserved, half.records, half.offsets) == (1, 1, 1)
+    assert (lost.partitions_unserved, lost.size_bytes, lost.offsets) == (1, None, None)
+    assert (lost.records, lost.oldest_timestamp_ms) == (None, None)
+    shown = rows_of(page_of(topics_view(sim.operations, "", TopicOrder.SIZE, 1)))
+    assert list(shown)[-1] == "lost"
+    assert shown["lost"].startswith("lost 1 not served 1 unknown unknown ")
+    assert "empty" not in shown["lost"]
+    assert shown["half"].startswith("half 1 not served 2 at least 1 at least ")
+    assert shown["half"].count("at least") == 3  # records, bytes, age
+    assert "unknown" not in shown["whole"]
+    assert "at least" not in shown["whole"]
+    retained = rows_of(page_of(retentions_view(sim.operations, "", 1)))
+    assert "unknown unknown unknown" in retained["lost"]  # oldest, size, what is over a limit
+    picked = rows_of(page_of(pick_topic_view(sim.operations, "", 1)))
+    assert picked["lost"] == "lost 1 unknown unknown"
+    for sort in TopicOrder:
+        assert topics_view(sim.operations, "", sort, 1).total == 3
+
+
+def test_the_first_page_leaves_out_no_topic_that_is_not_served() -> None:
+    sim = half_offline()
+    view = overview_view(sim.operations)
+    assert {each.name: each.size_bytes is None for each in view.largest_topics} == {
+        "half": False,
+        "whole": False,
+        "lost": True,
+    }
+    assert view.topics_unserved == 2
+    html = page_of(view)
+    assert "not all is known of 2 topics with partitions that are not served" in html
+    largest = rows_of(html.partition('aria-label="Largest topics"')[2])
+    assert largest["lost"].startswith("lost unknown")
+    assert "half at least" in largest["half"]
+    assert "<dt>Bytes on disk</dt><dd>at least <data" in html

@@ -8,6 +8,7 @@ begins anew with the process. One thread takes samples; any thread reads.
 
 from __future__ import annotations
 
+import math
 from array import array
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -168,10 +169,10 @@ class TrafficHistory:
         flat = [*flat, gain][-SHARES:] if gain else flat
         return [0.0] * (SHARES - len(flat)) + flat if flat else []
 
-    def full_in_ms(self, log_dir: str) -> int | None:
+    def full_in_ms(self, log_dir: str) -> float | None:
         """When its free bytes are used up at the pace of the last hour, by least squares.
 
-        None: they do not become fewer, or less than ten minutes are known.
+        Infinite: they do not become fewer. None: less than ten minutes are known.
         """
         pairs = self._free.get(log_dir)
         flat = list(pairs[:]) if pairs else []
@@ -184,7 +185,7 @@ class TrafficHistory:
             sum((at - middle) * (left - mean) for at, left in zip(times, free, strict=True))
             / spread
         )
-        return int(free[-1] / -slope) if slope < 0 else None
+        return free[-1] / -slope if slope < 0 else math.inf
 
 
 def _counts_of(histogram: Histogram) -> list[float]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from kafkalog.console.views.daemon import log_dirs_view
 from kafkalog.console.views.overview import overview_view
 from kafkalog.console.views.retention import retentions_view
 from kafkalog.console.views.topics import TopicOrder, pick_topic_view, topics_view
@@ -76,3 +77,20 @@ def test_the_first_page_leaves_out_no_topic_that_is_not_served() -> None:
     assert largest["lost"].startswith("lost unknown")
     assert "half at least" in largest["half"]
     assert "<dt>Bytes on disk</dt><dd>at least <data" in html
+
+
+def test_a_disk_is_not_filling_only_when_that_is_known() -> None:
+    sim = half_offline()  # a minute after its start
+    view = log_dirs_view(sim.operations)
+    assert [(each.is_filling, each.full_in_ms) for each in view.log_dirs] == [(None, None)] * 2
+    assert "not filling" not in page_of(view)
+    assert page_of(view).count('class="num">unknown') == 2 + 4  # offline: four more figures
+    for _ in range(11):
+        sim.disk.capacity_bytes += 1_000_000
+        sim.clock.advance_ms(60_000)
+    for page in (log_dirs_view(sim.operations), overview_view(sim.operations)):
+        assert {each.path: each.is_filling for each in page.log_dirs} == {
+            "/data/a": None,
+            "/data/b": False,
+        }
+        assert page_of(page).count("not filling") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import platform
 from typing import TYPE_CHECKING, ClassVar
 
@@ -36,7 +37,8 @@ class LogDirView(Fragment):
 
     full_reason             why it refuses appends; null: it does not
     low_reason              why it refuses the larger ones; null: it does not, or refuses all
-    full_in_ms              at the pace of the last hour; null: it does not fill, or not known yet
+    is_filling              whether its free bytes become fewer; null: not known, or not yet
+    full_in_ms              at the pace of the last hour; null: it does not fill, or not known
     partitions, log_bytes   null when it is offline, because its contents are not known
     largest                 its ``LARGEST`` partitions by size
     """
@@ -50,6 +52,7 @@ class LogDirView(Fragment):
     usable_bytes: Known
     used_bytes: Known
     used_ratio: float | None
+    is_filling: bool | None = None
     full_in_ms: int | None = None
     partitions: int | None
     log_bytes: int | None
@@ -79,11 +82,14 @@ def log_dir_view(log_dir: LogDirDescription, history: TrafficHistory) -> LogDirV
     """One log directory."""
     is_online = log_dir.offline_reason is None
     space = log_dir.space
+    full_in_ms = history.full_in_ms(log_dir.path) if is_online else None
+    is_filling = None if full_in_ms is None else math.isfinite(full_in_ms)
     largest = sorted(log_dir.partitions, key=lambda each: each.size_bytes, reverse=True)
     return LogDirView.of(
         log_dir,
         space,
-        full_in_ms=history.full_in_ms(log_dir.path) if is_online else None,
+        is_filling=is_filling,
+        full_in_ms=int(full_in_ms) if full_in_ms is not None and is_filling else None,
         partitions=len(log_dir.partitions) if is_online else None,
         log_bytes=sum(each.size_bytes for each in log_dir.partitions) if is_online else None,
         largest=[PartitionSizeView.of(each, each.topic_partition) for each in largest[:LARGEST]],

@@ -4,18 +4,27 @@ Method: managers on a simulated disk, one of whose two log directories fails.
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import TYPE_CHECKING
+
+from structlog.testing import capture_logs
 
 from kafkalog.console.views.daemon import log_dirs_view
 from kafkalog.console.views.overview import overview_view
 from kafkalog.console.views.retention import retentions_view
-from kafkalog.console.views.topics import TopicOrder, pick_topic_view, topics_view
+from kafkalog.console.views.topics import TopicOrder, pick_topic_view, topic_view, topics_view
 from tests.cleaning_daemon import keyed_batch
+from tests.sim.sim_faults import Fault
+from tests.sim.sim_manager import batch_of
+from tests.unit.test_console_threads import BROWSER, Edge
 from tests.unit.test_console_views import page_of
 from tests.unit.test_retention import started
 
 if TYPE_CHECKING:
+    from aiohttp import ClientSession
+
+    from kafkalog.server.api import Api
     from tests.sim.sim_manager import SimManager
 
 
@@ -94,3 +103,30 @@ def test_a_disk_is_not_filling_only_when_that_is_known() -> None:
             "/data/b": False,
         }
         assert page_of(page).count("not filling") == 1
+
+
+def test_a_partition_of_an_offline_directory_names_the_file_and_the_runbook() -> None:
+    """It said 'Try again in some seconds', of a directory that is offline until a restart."""
+    edge = Edge(is_control_held=False)
+    path = edge.sim.operations.partition_log("t", 0).parent_dir
+    edge.sim.disk.faults.add(
+        Fault(error=errno.EPERM, kinds=frozenset({"write"}), path_contains=f"{path}/t-0", times=9)
+    )
+    with capture_logs() as lines:
+        edge.sim.produce("t", batch_of("v"), partition=0)
+    (line,) = [each for each in lines if each["event"] == "log_dir_offline"]
+    assert line["file"].startswith(f"{path}/t-0/")
+
+    async def story(edge: Edge, _: Api, client: ClientSession) -> None:
+        address = f"{edge.url}/console/topics/t/partitions/0"
+        async with client.get(address, headers=BROWSER) as answer:
+            assert answer.status == 503
+            html = await answer.text()
+        assert f"simulated fault ({line['file']})" in html
+        assert "/console/runbooks/KafkalogLogDirOffline" in html
+        assert "Try again" not in html
+
+    edge.run(story)
+    assert "/console/runbooks/KafkalogPartitionsOffline" in page_of(
+        topic_view(edge.sim.operations, "t", 1)
+    )

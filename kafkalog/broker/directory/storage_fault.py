@@ -61,4 +61,6 @@ def fault_of(error: OSError, path: str) -> StorageFault:
         )
     if error.errno == errno.ENOTDIR:
         reason = "it is a file or lies below one; log.dirs names directories"
-    return LogDirOffline(f"Log directory {path} failed: {reason}", log_dir=path)
+    named = error.filename
+    file = f" ({named})" if isinstance(named, str) and named != path else ""
+    return LogDirOffline(f"Log directory {path} failed: {reason}{file}", log_dir=path)

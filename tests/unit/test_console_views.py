@@ -693,9 +693,13 @@ def test_the_first_page_tells_them() -> None:
     sim.clock.advance_ms(5 * MINUTE)
     view = overview_view(sim.operations)
     assert not view.is_healthy
-    assert view.sentence.startswith("Needs attention: ")
+    first = view.troubles[0]
+    assert view.sentence == f"Needs attention: {first}; {len(view.alerts) - 1} more"
+    assert view.service.startswith("2 of 2 log directories online, 1 partition served, ")
     assert view.troubles == [each.sentence for each in view.alerts]
     html = page_of(view)
+    assert html.index(f'role="status">Needs attention: {first}<') < html.index(view.service)
+    assert 'class="card attention"' in html
     assert html.count('href="/console/runbooks/disk-full"') >= 2  # of the alert, of the directory
     assert '<span class="badge trouble">full</span>' in html
 
@@ -791,6 +795,9 @@ def test_the_first_page_tells_that_retention_waits_for_the_clock() -> None:
     (alert,) = [each for each in overview_view(sim.operations).alerts if "clock" in each.sentence]
     assert "kafkalog retention run --accept-clock" in alert.sentence
     assert (alert.runbook, alert.is_critical) == ("KafkalogRetentionHeldByClock", False)
+    alone = overview_view(sim.operations)
+    assert alone.sentence == f"Needs attention: {alert.sentence}"
+    assert 'class="card attention mild"' in page_of(alone)  # no red frame for a warning
     sim.disk.capacity_bytes = 100_000
     sim.clock.advance_ms(5 * MINUTE)
     severities = [each.is_critical for each in overview_view(sim.operations).alerts]

@@ -93,7 +93,9 @@ class TrafficView(Fragment):
 
 
 class OverviewView(View):
-    """``alerts``: empty when healthy; ``troubles``: their sentences; ``sentence`` sums them up.
+    """``alerts``: the worst first, empty when healthy; ``troubles``: their sentences.
+
+    ``sentence`` sums up: the first alert, or that all is well; ``service``: what is served.
 
     ``traffic`` is of the last hour, oldest first; empty within ten seconds after the start.
     ``traffic_since_ms``: an hour ago, or when a younger daemon began to take samples.
@@ -109,6 +111,7 @@ class OverviewView(View):
 
     is_healthy: bool
     sentence: str
+    service: str
     troubles: list[str]
     alerts: list[AlertView]
     unclean_start: UncleanStartView | None
@@ -202,6 +205,7 @@ def overview_view(operations: Operations) -> OverviewView:
         alerts.append(_alert(sentence, "KafkalogRetentionHeldByClock"))
     alerts.sort(key=lambda each: not each.is_critical)
     rows = history.rows()
+    service = _service(readiness, tasks, now_ms)
     unserved = Counter(
         each.name
         for each in (operations.partitions() if readiness.offline_partitions else ())
@@ -212,7 +216,8 @@ def overview_view(operations: Operations) -> OverviewView:
         operations,
         now_ms=now_ms,
         is_healthy=not alerts,
-        sentence=_sentence(readiness, tasks, now_ms, is_healthy=not alerts),
+        sentence=_summary(alerts) if alerts else f"Healthy: {service}",
+        service=service,
         troubles=[each.sentence for each in alerts],
         alerts=alerts,
         unclean_start=_unclean_start(operations.unclean_start()),
@@ -244,9 +249,13 @@ def _unclean_start(found: UncleanStart | None) -> UncleanStartView | None:
     return UncleanStartView.of(found, runbook=runbook if runbook in runbooks() else None)
 
 
-def _sentence(
-    readiness: Readiness, tasks: Sequence[TaskRow], now_ms: int, *, is_healthy: bool
-) -> str:
+def _summary(alerts: Sequence[AlertView]) -> str:
+    """Of one or more."""
+    more = len(alerts) - 1
+    return f"Needs attention: {alerts[0].sentence}{f'; {number(more)} more' if more else ''}"
+
+
+def _service(readiness: Readiness, tasks: Sequence[TaskRow], now_ms: int) -> str:
     every = readiness.online_dirs + readiness.offline_dirs
     parts = [
         f"{readiness.online_dirs} of {plural(every, 'log directory', 'log directories')} online",
@@ -260,7 +269,7 @@ def _sentence(
                 parts.append(f"retention ran {relative(task.last_run_ms, now_ms)}")
             if task.next_run_ms is not None:
                 parts.append(f"next {relative(task.next_run_ms, now_ms)}")
-    return f"{'Healthy' if is_healthy else 'Needs attention'}: {', '.join(parts)}."
+    return f"{', '.join(parts)}."
 
 
 def _largest(

@@ -104,6 +104,26 @@ def test_a_group_beside_its_logs() -> None:
         shown(sim, "none")
 
 
+def test_what_is_deleted_before_it_was_read() -> None:
+    """Lag is Kafka's, log end less commit; how much of it is gone stands beside it."""
+    sim = world()
+    commit(sim, "g", {T0: 1, T1: 1, U0: 0})
+    assert shown(sim, "g").deleted == 0
+    assert "deleted</span>" not in page_of(shown(sim, "g"))
+    assert sim.delete_records("t", 3).error is None
+    assert sim.delete_records("u", 1).error is None
+    view = shown(sim, "g")
+    assert (view.lag, view.deleted) == (7, 3)
+    rows = [(each.log_start_offset, each.lag, each.deleted) for each in view.partitions]
+    assert rows == [(3, 2, 2), (0, 2, 0), (1, 3, 1)]
+    html = page_of(view)
+    assert "3 offsets of the lag were deleted before the group read them" in html
+    assert html.count(" deleted</span>") == 3
+    listed = groups_view(sim.operations, sim.operations.groups.summaries(), "", 1)
+    assert [(each.lag, each.deleted) for each in listed.groups] == [(7, 3)]
+    assert "3 deleted</span>" in page_of(listed)
+
+
 def test_a_long_group_has_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PARTITIONS_A_PAGE", 2)
     sim = world()
@@ -146,6 +166,26 @@ def test_a_preview(target: ResetTarget, news: list[int], again: int, skipped: in
         T0: 1,
         U0: 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("target", "topic", "moves", "words"),
+    [
+        (ResetTarget("earliest"), "", (2, 0, 2), "<strong>2 offsets again</strong>, in"),
+        (ResetTarget("earliest"), "t", (0, 0, 2), "would skip nothing that is there"),
+        (ResetTarget("latest"), "", (0, 2, 2), "<strong>skip 2 offsets</strong>"),
+        (ResetTarget("shift", 3), "", (0, 2, 2), "2 offsets after its commits are deleted already"),
+    ],
+)
+def test_what_is_deleted_is_not_skipped(
+    target: ResetTarget, topic: str, moves: tuple[int, int, int], words: str
+) -> None:
+    sim = world()
+    commit(sim, "g", {T0: 0, U0: 2})
+    assert sim.delete_records("t", 2).error is None
+    view = preview(sim, target, topic)
+    assert (view.again, view.skipped, view.deleted) == moves
+    assert words in page_of(view)
 
 
 def test_a_preview_of_what_has_no_commit() -> None:

@@ -49,10 +49,17 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Records after the commit, never negative."""
+        """As Kafka's tools: offsets from the commit to the end, deleted ones too; not negative."""
         if self.log_end_offset is None:
             return None
         return max(0, self.log_end_offset - self.committed.offset)
+
+    @property
+    def deleted(self) -> int | None:
+        """Offsets of the lag that are below the log start: the group can read them no more."""
+        if self.log_start_offset is None:
+            return None
+        return max(0, self.log_start_offset - self.committed.offset)
 
 
 class ResetTarget(NamedTuple):

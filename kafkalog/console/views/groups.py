@@ -15,6 +15,8 @@ from kafkalog.console.views.offsets import record_at
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kafkalog.broker.groups.groups import (
         GroupOperations,
         GroupSummary,
@@ -34,6 +36,7 @@ class GroupRow(Fragment):
     """One group. ``topics``: the first TOPICS_SHOWN of ``topic_count`` with commits.
 
     lag     of the partitions that are served; null: none is
+    deleted offsets of the lag that are below the log start
     """
 
     group: str
@@ -43,6 +46,7 @@ class GroupRow(Fragment):
     topic_count: int
     partitions: int
     lag: int | None
+    deleted: int | None
     committed_ms: int | None
 
 
@@ -127,13 +131,15 @@ def _row(groups: GroupOperations, summary: GroupSummary) -> GroupRow:
         topics=topics[:TOPICS_SHOWN],
         topic_count=len(topics),
         partitions=len(lags),
-        lag=_lag_of(lags),
+        lag=_sum(each.lag for each in lags),
+        deleted=_sum(each.deleted for each in lags),
         committed_ms=max((each.committed.commit_timestamp_ms for each in lags), default=None),
     )
 
 
-def _lag_of(lags: list[PartitionLag]) -> int | None:
-    known = [each.lag for each in lags if each.lag is not None]
+def _sum(counts: Iterable[int | None]) -> int | None:
+    """Of those that are known; None: none is."""
+    known = [each for each in counts if each is not None]
     return sum(known) if known else None
 
 
@@ -174,7 +180,7 @@ class LagSample(Fragment):
 class GroupPartitionRow(Fragment):
     """A partition with a commit or a reader; null where there is none, or where it is not served.
 
-    lag     records after the commit
+    lag     offsets after the commit, of which ``deleted`` are below the log start
     """
 
     topic: str
@@ -183,6 +189,7 @@ class GroupPartitionRow(Fragment):
     log_start_offset: int | None
     log_end_offset: int | None
     lag: int | None
+    deleted: int | None
     committed_ms: int | None
     metadata: str
     member: str | None
@@ -191,6 +198,7 @@ class GroupPartitionRow(Fragment):
 class GroupView(View):
     """``partitions`` are those of one page; ``topics`` all with a commit.
 
+    deleted offsets of the lag that are below the log start
     lags    of the last hour, oldest first
     """
 
@@ -202,6 +210,7 @@ class GroupView(View):
     members: list[MemberRow]
     topics: list[str]
     lag: int | None
+    deleted: int | None
     largest_lag: int | None
     lags: list[LagSample]
     partition_count: int
@@ -237,7 +246,8 @@ def group_view(operations: Operations, group: str, members: list[Member], page: 
             for each in members
         ],
         topics=sorted({at.topic for at in lags}),
-        lag=_lag_of(list(lags.values())),
+        lag=_sum(each.lag for each in lags.values()),
+        deleted=_sum(each.deleted for each in lags.values()),
         largest_lag=max(known, default=None),
         lags=[
             LagSample(at_ms=at_ms, lag=lag)
@@ -285,8 +295,8 @@ class ResetView(View):
     members     of the group; with members nothing is reset
     topic       empty: all with a commit
     number      the time in ms, the shift or the offset
-    again, skipped   records between the commits and the new offsets, which the group would read
-                again, or never
+    again, skipped, deleted   offsets between the commits and the new ones: the group would read
+                them again, or never, or cannot any more, as they are below the log start
     """
 
     template: ClassVar[str] = "reset.html"
@@ -300,6 +310,7 @@ class ResetView(View):
     number: int
     again: int
     skipped: int
+    deleted: int
     partitions: list[ResetRow]
 
 
@@ -333,11 +344,7 @@ def reset_view(
                     "log_end_offset": log.high_watermark,
                 }
                 rows.append(ResetRow.of(at, old_offset=offset, new_offset=new_offset, **ends))
-    moves = [
-        each.new_offset - each.old_offset
-        for each in rows
-        if each.new_offset is not None and each.old_offset is not None
-    ]
+    again, skipped, deleted = _moves_of(rows)
     return ResetView(
         now_ms=operations.now_ms(),
         group=group,
@@ -346,7 +353,22 @@ def reset_view(
         topic=topic,
         to=None if target is None else target.to,
         number=0 if target is None else target.number,
-        again=-sum(each for each in moves if each < 0),
-        skipped=sum(each for each in moves if each > 0),
+        again=again,
+        skipped=skipped,
+        deleted=deleted,
         partitions=rows,
     )
+
+
+def _moves_of(rows: list[ResetRow]) -> tuple[int, int, int]:
+    """The sums again, skipped and deleted of a ResetView."""
+    again = skipped = deleted = 0
+    for each in rows:
+        old, new, start = each.old_offset, each.new_offset, each.log_start_offset
+        if old is None or new is None or start is None:
+            continue
+        gone = max(0, min(new, start) - old)
+        again += max(0, old - new)
+        skipped += max(0, new - old) - gone
+        deleted += gone
+    return again, skipped, deleted

@@ -8,6 +8,7 @@ loaded at the first page, or by ``prepare``.
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 10
 _ERROR = "error.html"
+_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} UTC")
 
 
 class Frame(NamedTuple):
@@ -106,6 +108,7 @@ def is_prepared() -> bool:
 @functools.cache
 def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup, escape
 
     environment = Environment(
         loader=PackageLoader("kafkalog.console", "templates"),
@@ -128,6 +131,8 @@ def _environment() -> Environment:
         duration=formatting.duration,
         visible=formatting.visible,
         hexdump=formatting.hexdump,
+        # Browsers break lines at the hyphens of a date.
+        dates=lambda text: Markup(_TIMESTAMP.sub(r"<span>\g<0></span>", escape(text))),
         segment=lambda text: quote(text, safe=""),
     )
     environment.globals.update(

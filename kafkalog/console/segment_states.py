@@ -30,7 +30,7 @@ class SegmentState(enum.Enum):
     UNCLEANABLE = "uncleanable", "U", "compaction may not touch it yet"
     CLEANING = "cleaning", "~", "being compacted now"
     ACTIVE = "active", "A", "appends go here"
-    DELETABLE = "deletable", "X", "over a limit: the next retention check deletes it"
+    DELETABLE = "deletable", "X", "over a limit or below the log start: the next check deletes it"
     DELETING = "deleting", "W", "deleted for readers, its files wait for deletion"
 
     letter: str
@@ -97,17 +97,30 @@ def reason_of(
             Rule.TIME: f"{age}, limit {span(policy.retention_ms)}",
         }[fate.rule]
         return f"deletable: {cause}" + _window(fate.due, now_ms)
+    return f"kept: {_kept(fate, policy, now_ms, age)}" + _window(fate.due, now_ms) + _more(fate)
+
+
+def _kept(fate: SegmentFate, policy: RetentionPolicy, now_ms: int, age: str) -> str:
+    """What keeps it. Of a segment behind others its own age, as long as that alone keeps it."""
     assert fate.keeper is not None, "a segment that no rule deletes has a keeper"
+    cause = _KEPT.get(fate.keeper, age)
+    if fate.keeper not in (Keeper.LIMITS, Keeper.OLDER_SEGMENT) or policy.retention_ms < 0:
+        return cause
+    of_age = f"{age}, limit {span(policy.retention_ms)}"
     if fate.keeper is Keeper.LIMITS:
-        cause = age
-        if policy.retention_ms >= 0:
-            cause += f", limit {span(policy.retention_ms)}"
-    else:
-        cause = _KEPT[fate.keeper]
-    more = ""
-    if fate.bytes_until is not None:
-        more = f"; or once {size(fate.bytes_until)} more are appended"
-    return f"kept: {cause}" + _window(fate.due, now_ms) + more
+        return of_age
+    expiry_ms = fate.facts.largest_timestamp_ms + policy.retention_ms
+    if not policy.is_deleted or fate.facts.size_bytes == 0 or expiry_ms < now_ms:
+        return cause
+    waits = fate.due is not None and fate.due.moment_ms > expiry_ms + 1
+    return f"{of_age}; {cause}" if waits else of_age
+
+
+def _more(fate: SegmentFate) -> str:
+    """When its size lets it go; empty without such a limit."""
+    if fate.bytes_until is None:
+        return ""
+    return f"; or once {size(fate.bytes_until)} more are appended"
 
 
 def _age(fate: SegmentFate, now_ms: int, *, has_record_timestamp: bool) -> str:

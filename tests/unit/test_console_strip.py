@@ -103,8 +103,33 @@ def test_a_reason_names_the_window_of_the_planner() -> None:
         f"{formatting.timestamp(due.latest_ms)}; "
         f"files gone by {formatting.timestamp(due.files_gone_ms)}"
     )
-    behind = reason_of(fates[1], policy, NOW, has_record_timestamp=True)
-    assert behind.startswith("kept: older segments are deleted first → earliest deletion ")
+
+
+@pytest.mark.parametrize(
+    ("newest", "older", "size_bytes", "policy", "cause"),
+    [
+        (1, 2, 9, (True, 7, -1), "newest record 1 d old, limit 7 d → earliest deletion "),
+        (2, 1, 9, (True, 7, -1), "newest record 2 d old, limit 7 d; older segments are"),
+        (8, 1, 9, (True, 7, -1), "older segments are deleted first → earliest deletion "),
+        (1, 2, 9, (True, -1, 100), "older segments are deleted first; or once "),
+        (1, 2, 0, (True, 7, -1), "older segments are deleted first"),
+    ],
+)
+def test_a_segment_behind_others_is_kept_by_its_own_age(
+    newest: int, older: int, size_bytes: int, policy: tuple[bool, int, int], cause: str
+) -> None:
+    """Only where that would not keep it, the older ones do; ages and limits here in days."""
+    is_deleted, limit, limit_bytes = policy
+    limits = RetentionPolicy(is_deleted, limit * DAY if limit >= 0 else -1, limit_bytes)
+    segments = (
+        SegmentFacts(0, 50, NOW - older * DAY),
+        SegmentFacts(10, size_bytes, NOW - newest * DAY),
+    )
+    facts = LogFacts(segments, 50 + size_bytes, 0, 20, 20)
+    fates = explain(facts, limits, NOW, Schedule(NOW + 60_000, 300_000, 60_000))
+    assert fates[1].keeper is Keeper.OLDER_SEGMENT
+    reason = reason_of(fates[1], limits, NOW, has_record_timestamp=True)
+    assert reason.startswith(f"kept: {cause}")
 
 
 def test_where_nothing_goes_nothing_goes_first() -> None:

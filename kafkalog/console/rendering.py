@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 10
 _ERROR = "error.html"
+_SYNTAX = re.compile(r"[\\^$.*+?()\[\]{}|/]")  # of a browser's regular expressions
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{8} UTC")
 
 
@@ -36,6 +37,7 @@ class Frame(NamedTuple):
     is_administered forms that change something are shown
     has_records     links to pages of records are shown
     is_live         the page renews itself when the daemon says that it has news
+    notice          what the form did that led here
     """
 
     path: str
@@ -45,6 +47,7 @@ class Frame(NamedTuple):
     is_administered: bool = True
     has_records: bool = True
     is_live: bool = False
+    notice: str = ""
 
     @property
     def json_view(self) -> str:
@@ -82,14 +85,17 @@ def render_html(view: View, frame: Frame) -> bytes:
     return template.render(view=view, frame=frame).encode()
 
 
-def render_error(status: int, error_code: int, message: str, request_id: str) -> bytes:
-    """An error as a page of its own."""
+def render_error(
+    status: int, error_code: int, message: str, request_id: str, *, is_form: bool = False
+) -> bytes:
+    """An error as a page of its own; ``is_form``: something was to be done, not shown."""
     template = _environment().get_template(_ERROR)
     return template.render(
         status=status,
         error_code=error_code,
         message=formatting.visible(message),  # it may repeat what was sent
         request_id=request_id,
+        is_form=is_form,
     ).encode()
 
 
@@ -133,6 +139,7 @@ def _environment() -> Environment:
         hexdump=formatting.hexdump,
         # Browsers break lines at the hyphens of a date.
         dates=lambda text: Markup(_TIMESTAMP.sub(r"<span>\g<0></span>", escape(text))),
+        pattern=lambda text: _SYNTAX.sub(r"\\\g<0>", text),
         segment=lambda text: quote(text, safe=""),
     )
     environment.globals.update(

@@ -196,6 +196,9 @@ def test_the_form_of_retention(daemon: Daemon) -> None:
     assert states() == ["inactive", "active"]
     answer = posted(daemon, f"{page}/retain", fields)
     assert (answer.status, answer.headers["Location"]) == (303, page)
+    cookie = {"Cookie": answer.headers["Set-Cookie"].partition(";")[0]}
+    told = daemon.request("GET", page, None, BROWSER | cookie)
+    assert b"Retention deleted 1 segment of 586.0 KiB." in told.body
     assert states() == ["deleting", "active"]
     assert posted(daemon, f"{page}/retain", fields).status == 303
     html = daemon.request("GET", page, None, BROWSER).body.decode()
@@ -237,6 +240,9 @@ def test_the_wizard(daemon: Daemon) -> None:
     assert daemon.request("GET", f"{page}.json").json["log_start_offset"] == 0
     done = posted(daemon, page, whole)
     assert (done.status, done.headers["Location"]) == (303, address)
+    cookie = {"Cookie": done.headers["Set-Cookie"].partition(";")[0]}
+    told = daemon.request("GET", address, None, BROWSER | cookie)
+    assert b"Records were deleted: shrunk-0 begins at offset 3 now." in told.body
     assert daemon.request("GET", f"{page}.json").json["log_start_offset"] == 3
     html = daemon.request("GET", f"{page}?offset=3", None, BROWSER)
     assert b"No records are before offset 3" in html.body

@@ -7,6 +7,7 @@ it.
 from __future__ import annotations
 
 import json
+from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -350,6 +351,63 @@ def test_what_cannot_be_reset(
     assert committed(filled, GROUP) == before
 
 
+@pytest.mark.parametrize(
+    ("to", "value", "why"),
+    [
+        ("shift", "", "to=shift needs a number of offsets"),
+        ("offset", "-1", "to=offset needs an offset"),
+        ("timestamp", '"<b>soon', "timestamp is milliseconds since 1970"),
+    ],
+)
+def test_what_was_typed_stays_beside_the_fault(
+    filled: Daemon, to: str, value: str, why: str
+) -> None:
+    query = urlencode(reset_fields(to, value, TOPIC))
+    page = filled.request("GET", f"{GROUP_PATH}/reset?{query}", None, BROWSER)
+    assert page.status == 400
+    check_sealed(page)
+    html = page.body.decode()
+    assert f'value="{escape(value)}"' in html.replace("&#34;", "&quot;")
+    assert f'<option value="{to}" selected>' in html
+    assert f"<option selected>{TOPIC}</option>" in html
+    assert why in html[html.index('id="value-fault"') :]
+    assert "2. Preview" not in html
+
+
+def test_what_a_form_did_is_said_once(daemon: Daemon) -> None:
+    """By a cookie for the next page, which no link and no other page can set."""
+    daemon.create_topic("told", 1)
+    produce(daemon, "told", 0, "k", "v")
+    commit(daemon, "told", "told", {0: 0})
+    done = posted(daemon, "/console/groups/told/reset", reset_fields("latest"))
+    cookie, _, attributes = done.headers["Set-Cookie"].partition("; ")
+    address = "/console/groups/told/offsets"
+    assert f"Path={address};" in attributes
+    assert {"HttpOnly", "SameSite=Strict"} <= set(attributes.split("; "))
+    words = "The offsets of 1 partition were reset to the log end."
+    page = daemon.request("GET", address, None, BROWSER | {"Cookie": cookie})
+    assert words in page.body.decode()
+    assert page.headers["Set-Cookie"].startswith("kafkalog_done=; ")
+    assert "Max-Age=0" in page.headers["Set-Cookie"]
+    text, _, seal = cookie.partition("=")[2].partition(".")
+    forged = [f"{b'hello'.hex()}.{seal}", f"{text}.{'0' * 64}", text, "\xff.\xff", ""]
+    for path, value in [(address, each) for each in forged] + [("/console/groups", text)]:
+        headers = BROWSER | {"Cookie": f"kafkalog_done={value}"}
+        page = daemon.request("GET", path, None, headers)
+        assert page.status == 200
+        assert words not in page.body.decode()
+        assert "hello" not in page.body.decode()
+    other = daemon.request("GET", "/console/groups", None, BROWSER | {"Cookie": cookie})
+    assert words not in other.body.decode()
+    assert "Set-Cookie" not in other.headers
+    gone = posted(daemon, "/console/groups/told/delete", {"topic": "", "confirmation": "told"})
+    cookie = gone.headers["Set-Cookie"].partition("; ")[0]
+    page = daemon.request("GET", "/console/groups", None, BROWSER | {"Cookie": cookie})
+    assert "Group told was deleted." in page.body.decode()
+    page = daemon.request("GET", address, None, BROWSER)
+    assert b'<a href="/console/groups">groups</a>' in page.body
+
+
 def test_a_reset_of_a_part_says_so(daemon: Daemon) -> None:
     """The others are reset; who asked must not take it for all."""
     daemon.create_topic("partly", 2)
@@ -364,6 +422,7 @@ def test_a_reset_of_a_part_says_so(daemon: Daemon) -> None:
     page = daemon.request("POST", path, urlencode(fields).encode(), FORM | BROWSER)
     assert page.status == answer.status
     assert "Only 1 of 2 partitions were reset" in page.body.decode()
+    assert "not shown" not in page.body.decode()
 
 
 def test_a_group_with_members_is_left_alone(daemon: Daemon) -> None:

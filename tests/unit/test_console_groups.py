@@ -124,6 +124,14 @@ def test_what_is_deleted_before_it_was_read() -> None:
     assert "3 deleted</span>" in page_of(listed)
 
 
+def test_a_wrong_confirmation_is_told_by_the_browser() -> None:
+    """Its pattern is just the name, so that nothing typed is lost to a page of an error."""
+    sim = world()
+    commit(sim, "a.b+(c)|[d]", {T0: 1})
+    html = page_of(shown(sim, "a.b+(c)|[d]"))
+    assert r'pattern="a\.b\+\(c\)\|\[d\]"' in html
+
+
 def test_a_long_group_has_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PARTITIONS_A_PAGE", 2)
     sim = world()

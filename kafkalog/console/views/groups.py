@@ -15,7 +15,7 @@ from kafkalog.console.views.offsets import record_at
 from kafkalog.errors import KafkalogError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kafkalog.broker.groups.groups import (
         GroupOperations,
@@ -295,6 +295,7 @@ class ResetView(View):
     members     of the group; with members nothing is reset
     topic       empty: all with a commit
     number      the time in ms, the shift or the offset
+    refusal     why what was typed is no question; ``typed`` is empty otherwise
     again, skipped, deleted   offsets between the commits and the new ones: the group would read
                 them again, or never, or cannot any more, as they are below the log start
     """
@@ -308,6 +309,8 @@ class ResetView(View):
     topic: str
     to: str | None
     number: int
+    refusal: str | None
+    typed: dict[str, str]
     again: int
     skipped: int
     deleted: int
@@ -320,6 +323,9 @@ def reset_view(
     members: list[Member],
     target: ResetTarget | None,
     topic: str,
+    *,
+    refusal: str | None = None,
+    typed: Mapping[str, str] | None = None,
 ) -> ResetView:
     """What a reset would do; nothing is changed. Blocks. UnknownTopic, UnknownGroup."""
     groups, time_slice = operations.groups, operations.time_slice()
@@ -353,6 +359,8 @@ def reset_view(
         topic=topic,
         to=None if target is None else target.to,
         number=0 if target is None else target.number,
+        refusal=refusal,
+        typed=dict(typed or {}),
         again=again,
         skipped=skipped,
         deleted=deleted,

@@ -10,7 +10,7 @@ from kafkalog.broker.operations import Operations
 from kafkalog.console.views.compaction import CleanerView, compaction_view
 from kafkalog.server.admin.cleaner import run_result
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import INTERNAL, form, page
+from kafkalog.server.console.pages import INTERNAL, Done, form, page
 from kafkalog.server.protocol.endpoint import Access, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.parameters import (
@@ -61,7 +61,7 @@ def compaction(request: web.Request, operations: Operations) -> CleanerView:
     _FIELDS,
     errors=(40002, 40401, 40402, 40907, 40910, *_OUT_OF_SERVICE),
 )
-async def try_clean(request: web.Request, fields: dict[str, str]) -> str:
+async def try_clean(request: web.Request, fields: dict[str, str]) -> Done:
     """Console: a dry run of a clean; the page that follows shows its end.
 
     Pages of other origins are refused.
@@ -70,7 +70,7 @@ async def try_clean(request: web.Request, fields: dict[str, str]) -> str:
     topic, partition = _partition_named(request, fields)
     begin = api.operations.cleaning.begin
     operation = await api.blocking(begin, topic, partition, is_dry=True, result=run_result)
-    return f"{_COMPACTION}?{urlencode({'operation': operation.operation_id})}"
+    return Done(f"{_COMPACTION}?{urlencode({'operation': operation.operation_id})}")
 
 
 @form(
@@ -81,7 +81,7 @@ async def try_clean(request: web.Request, fields: dict[str, str]) -> str:
     _FIELDS,
     errors=(40002, 40401, 40402, 40907, *_OUT_OF_SERVICE),
 )
-async def retry_clean(request: web.Request, fields: dict[str, str]) -> str:
+async def retry_clean(request: web.Request, fields: dict[str, str]) -> Done:
     """Console: let the cleaner try a partition again that failed or is uncleanable.
 
     Pages of other origins are refused.
@@ -89,7 +89,7 @@ async def retry_clean(request: web.Request, fields: dict[str, str]) -> str:
     topic, partition = _partition_named(request, fields)
     api = api_of(request)
     await api.blocking(api.operations.cleaning.retry, topic, partition)
-    return _COMPACTION
+    return Done(_COMPACTION, f"The cleaner tries {topic}-{partition} again.")
 
 
 def _partition_named(request: web.Request, fields: dict[str, str]) -> tuple[str, int]:

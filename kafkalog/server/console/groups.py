@@ -13,6 +13,7 @@ from aiohttp import web
 
 from kafkalog.broker.groups.groups import GroupSummary, ResetTarget
 from kafkalog.broker.operations import Operations
+from kafkalog.console.formatting import plural
 from kafkalog.console.views.groups import (
     GroupOrder,
     GroupsView,
@@ -26,7 +27,7 @@ from kafkalog.console.views.groups import (
 )
 from kafkalog.format.integers import INT64_MAX
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import form, page
+from kafkalog.server.console.pages import Done, form, page
 from kafkalog.server.groups.groups import reset_offsets
 from kafkalog.server.protocol.endpoint import Access, Routes
 from kafkalog.server.protocol.errors import ApiError, FailedPartition
@@ -54,8 +55,14 @@ _SORT = ChoiceParameter(
     {each.value: each for each in GroupOrder},
     GroupOrder.NAME,
 )
-_NUMBERED = {"timestamp": "a time", "shift": "a number of offsets", "offset": "an offset"}
-_TARGETS = ("earliest", "latest", *_NUMBERED)
+_NUMBERED = {"shift": "a number of offsets: a whole one, as -100", "offset": "an offset, as 100"}
+_TARGETS = {
+    "earliest": "the log start",
+    "latest": "the log end",
+    "timestamp": "a time",
+    "shift": "a number of offsets from where they were",
+    "offset": "an offset",
+}
 _TO: ChoiceParameter[str | None] = ChoiceParameter(
     "to", "Where the offsets would go.", {each: each for each in _TARGETS}, None
 )
@@ -105,6 +112,14 @@ def group(request: web.Request, operations: Operations, members: list[Member]) -
     return group_view(operations, group_of(request), members, _PAGE.read(request))
 
 
+def _reset_again(
+    request: web.Request, operations: Operations, members: list[Member], refusal: str
+) -> ResetView:
+    name, topic = group_of(request), request.query.get("topic", "")
+    typed = dict(request.query)
+    return reset_view(operations, name, members, None, topic, refusal=refusal, typed=typed)
+
+
 @page(
     ROUTES,
     "/{group}/reset",
@@ -115,6 +130,7 @@ def group(request: web.Request, operations: Operations, members: list[Member]) -
     asks_logs=True,
     can_refresh=False,
     gather=_members,
+    again=_reset_again,
 )
 def reset(request: web.Request, operations: Operations, members: list[Member]) -> ResetView:
     """Console: what a reset of a group's offsets would do. Nothing is changed."""
@@ -134,7 +150,7 @@ def reset(request: web.Request, operations: Operations, members: list[Member]) -
     ("to", "value", "topic"),
     errors=(40002, 40401, 40402, 40405, 40911, *_WRITES),
 )
-async def reset_now(request: web.Request, fields: Mapping[str, str]) -> str:
+async def reset_now(request: web.Request, fields: Mapping[str, str]) -> Done:
     """Console: reset the offsets of a group without members, as the page before showed it.
 
     The latest offset and a time are looked up again. Pages of other origins are refused.
@@ -148,7 +164,8 @@ async def reset_now(request: web.Request, fields: Mapping[str, str]) -> str:
         done, every = len(report.offsets) - len(failed), len(report.offsets)
         what = f"Only {done} of {every} partitions were reset" if done else "Nothing was reset"
         raise ApiError(failed[0].error_code, f"{what}: {failed[0].error}")
-    return _page_of(name)
+    what = plural(len(report.offsets), "partition")
+    return Done(_page_of(name), f"The offsets of {what} were reset to {_TARGETS[fields['to']]}.")
 
 
 @form(
@@ -159,7 +176,7 @@ async def reset_now(request: web.Request, fields: Mapping[str, str]) -> str:
     ("topic", "confirmation"),
     errors=(40002, 40405, 40911, *_WRITES),
 )
-async def delete(request: web.Request, fields: Mapping[str, str]) -> str:
+async def delete(request: web.Request, fields: Mapping[str, str]) -> Done:
     """Console: delete the offsets of a group without members, of one topic or, without one, all.
 
     ``confirmation`` is the group's name. Pages of other origins are refused.
@@ -172,7 +189,9 @@ async def delete(request: web.Request, fields: Mapping[str, str]) -> str:
     operations.check_no_members(name)
     topics = [checked_topic(topic)] if topic else None
     await api.blocking(operations.offsets.delete, name, topics)
-    return _page_of(name) if operations.offsets.committed(name) else _GROUPS
+    if not operations.offsets.committed(name):
+        return Done(_GROUPS, f"Group {name} was deleted.")
+    return Done(_page_of(name), f"The offsets of {topic or 'all topics'} were deleted.")
 
 
 def _page_of(name: str) -> str:
@@ -190,5 +209,5 @@ def _target_of(to: str, value: str) -> ResetTarget:
     if to not in ("shift", "offset"):
         raise ApiError(40002, f"to is one of {', '.join(_TARGETS)}.")
     if not _INTEGER.fullmatch(value) or not least <= int(value) <= INT64_MAX:
-        raise ApiError(40002, f"to={to} needs {_NUMBERED[to]}: a whole number from {least}.")
+        raise ApiError(40002, f"to={to} needs {_NUMBERED[to]}.")
     return ResetTarget(to, int(value))

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 from aiohttp import hdrs, web
@@ -25,6 +26,7 @@ from kafkalog.console.rendering import (
 )
 from kafkalog.errors import KafkalogError
 from kafkalog.server.api import api_of
+from kafkalog.server.console.notices import notice_cookie, notice_of
 from kafkalog.server.protocol.bodies import Body
 from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX, Answer, annotated
 from kafkalog.server.protocol.errors import ApiError, entry_of, error_of
@@ -117,6 +119,7 @@ def page(  # noqa: PLR0913 - the parts of a page, by name
     is_live: bool = False,
     is_long: bool = False,
     gather: Callable[[web.Request], object] | None = None,
+    again: Callable[..., View] | None = None,
 ) -> Callable[[M], M]:
     """Register a view as a page and as its JSON view; the docstring describes both.
 
@@ -129,6 +132,8 @@ def page(  # noqa: PLR0913 - the parts of a page, by name
     that ``is_live`` renews itself when the daemon has news (``events.py``).
     ``gather`` is called before, on the event loop, for what only that may read; the function gets
     its result as third argument.
+    ``again`` makes the page of a question that is answered with a 400, for people: it gets the same
+    arguments and why, for the page to say beside what was typed.
     """
 
     def register(make: M) -> M:
@@ -136,7 +141,7 @@ def page(  # noqa: PLR0913 - the parts of a page, by name
         assert model is not None, "a page has a view"
         place = _LONG if is_long else _MANY_LOGS if asks_logs else ""
         json_view, page_view = _handlers(
-            make, gather, place, can_refresh=can_refresh, is_live=is_live
+            make, again, gather, place, can_refresh=can_refresh, is_live=is_live
         )
         # The JSON view first: of two patterns aiohttp takes the one that was added first.
         routes.endpoint(
@@ -162,6 +167,7 @@ def page(  # noqa: PLR0913 - the parts of a page, by name
 
 def _handlers(
     make: Callable[..., View],
+    again: Callable[..., View] | None,
     gather: Callable[[web.Request], object] | None,
     place: str,
     *,
@@ -171,15 +177,19 @@ def _handlers(
     """The handlers of the JSON view and of the page."""
 
     async def rendered(
-        request: web.Request, render: Callable[[View], bytes], content_type: str
+        request: web.Request,
+        view_of: Callable[..., View],
+        render: Callable[[View], bytes],
+        content_type: str,
+        *more: str,
     ) -> web.Response:
         api = api_of(request)
-        facts = () if gather is None else (gather(request),)
+        facts = (*(() if gather is None else (gather(request),)), *more)
         reader = request[_READER] = _Reader()
         try:
             body = await api.pools.console.run(
                 place or _place_of(request, api),
-                lambda: render(make(request, api.operations, *facts)),
+                lambda: render(view_of(request, api.operations, *facts)),
             )
         except asyncio.CancelledError:
             reader.has_left = True
@@ -187,13 +197,24 @@ def _handlers(
         return bytes_reply(body, content_type=content_type, headers=PAGE_HEADERS)
 
     async def json_view(request: web.Request) -> web.Response:
-        return await rendered(request, render_json, JSON)
+        return await rendered(request, make, render_json, JSON)
 
     async def page_view(request: web.Request) -> web.Response:
         frame = _frame_of(request, can_refresh=can_refresh, is_live=is_live)
         if negotiate(request.headers.get(hdrs.ACCEPT, ""), (HTML, JSON)) == JSON:
             return await json_view(request)
-        return await rendered(request, lambda view: render_html(view, frame), _HTML_UTF8)
+        as_html = functools.partial(render_html, frame=frame)
+        try:
+            answer = await rendered(request, make, as_html, _HTML_UTF8)
+        except (ApiError, KafkalogError) as fault:
+            if again is None or entry_of(fault).status != 400:
+                raise
+            why = error_of(fault).message
+            answer = await rendered(request, again, as_html, _HTML_UTF8, why)
+            answer.set_status(400)
+        if frame.notice:
+            answer.headers[hdrs.SET_COOKIE] = notice_cookie(frame.path, "")
+        return answer
 
     json_view.__doc__ = page_view.__doc__ = make.__doc__
     return json_view, page_view
@@ -210,6 +231,7 @@ def _frame_of(request: web.Request, *, can_refresh: bool, is_live: bool = False)
         is_administered=api.config.admin_port is None,
         has_records=api.config.console_records,
         is_live=is_live,
+        notice=notice_of(request),
     )
 
 
@@ -229,7 +251,19 @@ _DONE = {
     303: Answer("Done; see the page.", headers=(hdrs.LOCATION,)),
     204: Answer("Done, at an admin.port; the page is at the other one.", headers=(hdrs.LOCATION,)),
 }
-_Action = Callable[[web.Request, dict[str, str]], Awaitable[str]]
+
+
+class Done(NamedTuple):
+    """What a form did: the address of the page that shows it, and what that page says, if anything.
+
+    The page says it once, and only as an answer to the form.
+    """
+
+    address: str
+    notice: str = ""
+
+
+_Action = Callable[[web.Request, dict[str, str]], Awaitable[Done]]
 _Again = Callable[["web.Request", "Operations", dict[str, str], str], "View"]
 
 
@@ -247,8 +281,8 @@ def form(
     """Register the action of a form; the docstring describes it.
 
     It gets the fields as sent, each of them once. The answer is a redirect to the address that it
-    returns, of the page that shows the result, where there are pages. ApiError 40301 for another
-    page, whatever ``access.control.allow.origin`` names.
+    returns, where there are pages. ApiError 40301 for another page, whatever
+    ``access.control.allow.origin`` names.
     ``again`` makes the page of the form with what was typed and why it was refused, for people.
     """
 
@@ -259,13 +293,16 @@ def form(
             api = api_of(request)
             typed = await _form_fields(request, api, fields, most_bytes)
             try:
-                address = await act(request, typed)
+                done = await act(request, typed)
             except (ApiError, KafkalogError) as fault:
                 if again is None or not wants_page(request):
                     raise
                 return await _form_again(request, again, typed, fault)
             status = 303 if api.config.admin_port is None else 204
-            return web.Response(status=status, headers={hdrs.LOCATION: address, **PAGE_HEADERS})
+            headers = {hdrs.LOCATION: done.address, **PAGE_HEADERS}
+            if done.notice and status == 303:
+                headers[hdrs.SET_COOKIE] = notice_cookie(done.address, done.notice)
+            return web.Response(status=status, headers=headers)
 
         handler.__doc__ = act.__doc__
         schema = {
@@ -315,12 +352,20 @@ async def prepared(api: Api) -> None:
 
 
 async def error_page(
-    api: Api, error: KafkalogError | ApiError, plain: web.Response, request_id: str
+    api: Api,
+    error: KafkalogError | ApiError,
+    plain: web.Response,
+    request_id: str,
+    *,
+    is_form: bool,
 ) -> web.Response:
-    """The answer ``plain`` for people: its status and headers, its facts as a page."""
+    """The answer ``plain`` for people: its status and headers, its facts as a page.
+
+    ``is_form``: something was to be done, not shown.
+    """
     entry, message = entry_of(error), error_of(error).message
     await prepared(api)
-    body = render_error(entry.status, entry.error_code, message, request_id)
+    body = render_error(entry.status, entry.error_code, message, request_id, is_form=is_form)
     kept = {
         name: value
         for name, value in plain.headers.items()

@@ -15,7 +15,7 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.records.batch_builder import RecordColumns
 from kafkalog.log.values import LogAppendInfo
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import FORMS, form, page
+from kafkalog.server.console.pages import FORMS, Done, form, page
 from kafkalog.server.produce.append import (
     PartitionBatch,
     PartitionTarget,
@@ -75,7 +75,7 @@ def _again(
     most_bytes=MOST_BYTES,
     again=_again,
 )
-async def produce_now(request: web.Request, fields: dict[str, str]) -> str:
+async def produce_now(request: web.Request, fields: dict[str, str]) -> Done:
     """Console: append one record to a topic that exists.
 
     ``key_format`` text, json or base64, an empty key is no key; ``value_format`` also null.
@@ -100,7 +100,7 @@ async def produce_now(request: web.Request, fields: dict[str, str]) -> str:
     if not isinstance(outcome, LogAppendInfo):
         raise outcome
     place = {"partition": number, "offset": outcome.first_offset}
-    return f"{address}?{urlencode(place)}"
+    return Done(f"{address}?{urlencode(place)}")
 
 
 def columns_of(fields: dict[str, str], now_ms: int) -> RecordColumns:

@@ -30,7 +30,7 @@ from kafkalog.console.views.topics import PickTopicView, pick_topic_view
 from kafkalog.format.integers import INT32_MAX, INT64_MAX
 from kafkalog.server.admin.delete_records import delete_one
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import INTERNAL, PAGE_HEADERS, form, has_left, page
+from kafkalog.server.console.pages import INTERNAL, PAGE_HEADERS, Done, form, has_left, page
 from kafkalog.server.protocol.endpoint import Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.media_types import OCTET_STREAM
@@ -315,7 +315,7 @@ def delete_records(request: web.Request, operations: Operations) -> DeleteRecord
     ("topic_id", "offset", "confirmation"),
     errors=(40907, 41001, 41602, 50003),
 )
-async def delete_records_now(request: web.Request, fields: dict[str, str]) -> str:
+async def delete_records_now(request: web.Request, fields: dict[str, str]) -> Done:
     """Console: delete the records before an offset; ``confirmation`` is <topic>-<partition>.
 
     ``topic_id``: of the topic that the page showed; another one of that name is 404. An offset
@@ -334,4 +334,5 @@ async def delete_records_now(request: web.Request, fields: dict[str, str]) -> st
     if low_watermark > entry.offset:
         begins = f"{topic}-{partition} already begins at {low_watermark}"
         raise ApiError(41001, f"Nothing was deleted: {begins}, after offset {offset}.")
-    return f"/console/topics/{quote(topic, safe='')}/partitions/{partition}"
+    notice = f"Records were deleted: {topic}-{partition} begins at offset {low_watermark:,} now."
+    return Done(f"/console/topics/{quote(topic, safe='')}/partitions/{partition}", notice)

@@ -12,6 +12,7 @@ from aiohttp import hdrs, web
 
 from kafkalog.broker.operations import Operations
 from kafkalog.console.assets import ASSETS_PATH, all_assets
+from kafkalog.console.formatting import plural, size
 from kafkalog.console.views.configs import ConfigsView, configs_view
 from kafkalog.console.views.daemon import (
     AboutView,
@@ -35,7 +36,7 @@ from kafkalog.console.views.retention import (
 )
 from kafkalog.console.views.topics import TopicOrder, TopicsView, TopicView, topic_view, topics_view
 from kafkalog.server.api import api_of
-from kafkalog.server.console.pages import INTERNAL, REFRESH, form, page, prepared, redirect
+from kafkalog.server.console.pages import INTERNAL, REFRESH, Done, form, page, prepared, redirect
 from kafkalog.server.protocol.endpoint import CONSOLE_PREFIX, Access, Answer, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.parameters import (
@@ -207,7 +208,7 @@ def runbook(request: web.Request, operations: Operations) -> RunbookView:
     ("topic_id",),
     errors=(40002,),
 )
-async def retain(request: web.Request, fields: dict[str, str]) -> str:
+async def retain(request: web.Request, fields: dict[str, str]) -> Done:
     """Console: a retention pass over one partition now, instead of at the next check.
 
     ``topic_id``: of the topic that the page showed; another one of that name is 404. Pages of other
@@ -215,10 +216,12 @@ async def retain(request: web.Request, fields: dict[str, str]) -> str:
     """
     api, topic_id = api_of(request), fields["topic_id"]
     name, number = topic_of(request), partition_of(request)
-    await api.blocking(
+    outcome = await api.blocking(
         api.operations.retention.retain, name, number, dry_run=False, topic_id=topic_id
     )
-    return f"{CONSOLE_PREFIX}/topics/{quote(name, safe='')}/partitions/{number}"
+    freed = size(sum(each.size_bytes for each in outcome.deleted))
+    notice = f"Retention deleted {plural(len(outcome.deleted), 'segment')} of {freed}."
+    return Done(f"{CONSOLE_PREFIX}/topics/{quote(name, safe='')}/partitions/{number}", notice)
 
 
 _FILE = {"type": "string", "format": "binary"}

@@ -224,7 +224,9 @@ async def _answer_error(
     is_v2 = not request.path.startswith(_NATIVE_PREFIXES)
     response = error_reply(error, request_id, is_v2=is_v2)
     if wants_page(request):
-        response = await error_page(api, error, response, request_id)
+        response = await error_page(
+            api, error, response, request_id, is_form=request.method == "POST"
+        )
     framing = isinstance(error, ApiError) and error.entry.error_code == 40000
     if framing or response.status in CLOSING_STATUSES:
         response.force_close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import re
 
 from kafkalog.format.quantities import NO_LIMITS
@@ -184,16 +185,24 @@ _ASCII_LOWER = str.maketrans({chr(each): chr(each + 32) for each in range(65, 91
 _AROUND = 16
 
 
+def spellings(text: str) -> tuple[str, ...]:
+    """A text as it is and, where that differs, as a string of JSON has it in ASCII."""
+    return tuple(dict.fromkeys((text, json.dumps(text)[1:-1])))
+
+
 def excerpt(text: str, part: str) -> tuple[str, str, str]:
     """What is before, in and after the first place of a part, whatever the case of ASCII letters.
 
-    Before it stand some characters alone; without the part all of the text.
+    The part counts in any of its ``spellings``. Before it stand some characters alone; without the
+    part all of the text.
     """
-    at = text.translate(_ASCII_LOWER).find(part.translate(_ASCII_LOWER)) if part else -1
-    if at < 0:
-        return text, "", ""
-    before = text[:at] if at <= _AROUND else f"…{text[at - _AROUND : at]}"
-    return before, text[at : at + len(part)], text[at + len(part) :]
+    lower = text.translate(_ASCII_LOWER)
+    for each in spellings(part) if part else ():
+        at = lower.find(each.translate(_ASCII_LOWER))
+        if at >= 0:
+            before = text[:at] if at <= _AROUND else f"…{text[at - _AROUND : at]}"
+            return before, text[at : at + len(each)], text[at + len(each) :]
+    return text, "", ""
 
 
 def hexdump(text: str) -> str:

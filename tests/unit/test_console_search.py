@@ -30,7 +30,7 @@ from kafkalog.format.integers import INT64_MAX
 from kafkalog.format.records.batch_builder import RecordColumns, build_batch
 from kafkalog.format.records.record_batch import Codec
 from tests.cleaning_daemon import NOW_MS
-from tests.sim.sim_manager import SimManager
+from tests.sim.sim_manager import SimManager, batch_of
 from tests.there import there
 from tests.unit.test_console_records import rotten
 from tests.unit.test_console_views import page_of
@@ -358,7 +358,20 @@ def test_lines_of_hex() -> None:
     assert hexdump("") == ""
 
 
+@pytest.mark.parametrize("text", ["Zoë", 'say "hi"', "a\\b", "😀"])
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_what_a_page_shows_is_found(text: str, *, is_ascii: bool) -> None:
+    """JSON escapes what pages decode: the bytes of json.dumps hold no "Zoë"."""
+    sim = SimManager().start().with_topic("t", 1)
+    sim.produce("t", batch_of(json.dumps({"name": text}, ensure_ascii=is_ascii), "other"))
+    view = asked(sim, Search(text=text, part=Part.VALUE))
+    assert places(view) == [(0, 0)]
+    assert "<mark>" in page_of(view)
+
+
 def test_an_excerpt() -> None:
+    assert excerpt('{"a":"Zo\\u00eb!"}', "zoë") == ('{"a":"', "Zo\\u00eb", '!"}')
+
     assert excerpt("abcDEF", "cd") == ("ab", "cD", "EF")
     assert excerpt("abc", "x") == ("abc", "", "")
     assert excerpt("abc", "") == ("abc", "", "")

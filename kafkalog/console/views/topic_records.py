@@ -18,6 +18,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from kafkalog.console.formatting import spellings
 from kafkalog.console.view import Fragment, View
 from kafkalog.console.views.records import PartitionReader, RecordRow, Show, Slice, first_at, row_of
 from kafkalog.errors import AccessDenied, KafkalogError, UnknownPartition, UnknownTopic
@@ -139,12 +140,17 @@ class TopicRecordsView(View):
     unread: list[UnreadPartition]
 
 
-def _rows_with(text: bytes, part: Part, each: Slice, time_slice: TimeSlice) -> Sequence[int]:
-    """The rows of a slice that have a text, which is in lower case; an empty one is in all."""
+def _rows_with(
+    spelled: Sequence[bytes], part: Part, each: Slice, time_slice: TimeSlice
+) -> Sequence[int]:
+    """The rows of a slice that have a text in one of its spellings, in lower case; none: all."""
     every = range(each.first, each.end)
-    if not text:
+    if not spelled:
         return every
-    if each.table is None or text not in each.table.records.lower():
+    if each.table is None:
+        return ()
+    lower = each.table.records.lower()
+    if not any(text in lower for text in spelled):
         return ()
     is_key, is_value = part in (Part.ANY, Part.KEY), part in (Part.ANY, Part.VALUE)
     is_header = part in (Part.ANY, Part.HEADERS)
@@ -156,7 +162,8 @@ def _rows_with(text: bytes, part: Part, each: Slice, time_slice: TimeSlice) -> S
         texts = [key] if is_key else []
         texts += [value] if is_value else []
         texts += [one for pair in headers for one in pair] if is_header else []
-        if any(one is not None and text in one.lower() for one in texts):
+        lowered = [one.lower() for one in texts if one is not None]
+        if any(text in one for one in lowered for text in spelled):
             found.append(row)
     return found
 
@@ -187,7 +194,7 @@ class _Side:
         self._reader = reader
         self._log = reader.log
         self._search = search
-        self._text = search.text.encode().lower()
+        self._spelled = [each.encode().lower() for each in spellings(search.text) if each]
         offsets = max(self.offsets_total, 1)
         record_bytes = max(reader.log.size_bytes // offsets, 1)
         self._span = max(min(search.count, _CHUNK_BYTES // record_bytes), 1)
@@ -258,8 +265,8 @@ class _Side:
         step = -1 if self._search.is_backward else 1
         for each in slices:
             totals.time_slice.maybe_yield()
-            rows = _rows_with(self._text, self._search.part, each, totals.time_slice)[::step]
-            totals.unsearched += bool(self._text) and each.table is None
+            rows = _rows_with(self._spelled, self._search.part, each, totals.time_slice)[::step]
+            totals.unsearched += bool(self._spelled) and each.table is None
             totals.records += each.row_count
             left = self._search.count - len(self.waiting)
             self.waiting.extend(row_of(each, row, self._search.show) for row in rows[:left])

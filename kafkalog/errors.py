@@ -12,6 +12,7 @@ KafkalogError
 │   ├── InvalidProducerIdMapping, ProducerFenced, UnknownSink
 │   ├── ExpectedOffsetMismatch, InvalidBackupTarget, BackupRunning, CleaningConflict
 │   ├── UnknownGroup, NonEmptyGroup, UnknownConsumer, ConsumerExists, IllegalConsumerState
+│   ├── NoCommittedOffset
 │   ├── AccessDenied
 │   │   ├── TopicAccessDenied, GroupAccessDenied, SinkAccessDenied, ClusterAccessDenied
 │   └── PolicyViolation
@@ -287,6 +288,13 @@ class ConsumerExists(InvalidRequest):
 
 class IllegalConsumerState(InvalidRequest):
     """The consumer is not subscribed, or not in this way, or not assigned the partition."""
+
+
+class NoCommittedOffset(InvalidRequest):
+    """A consumer without ``auto.offset.reset`` has no commit to begin at.
+
+    Details: group, topic, partition. Source: Kafka's NoOffsetForPartitionException.
+    """
 
 
 class CorruptData(KafkalogError, kafka_error="CORRUPT_MESSAGE"):

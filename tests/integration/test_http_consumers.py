@@ -20,7 +20,7 @@ from kafka_bridge_client import KafkaBridgeConsumer, KafkaBridgeProducer, Messag
 
 from kafkalog.server.groups.consumer_configs import IGNORED, NewConsumer
 from tests.integration.daemon import BINARY, TEXT, V2, Daemon
-from tests.integration.http_world import others_in_work, refused, until
+from tests.integration.http_world import delete_records, others_in_work, refused, until
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -216,6 +216,25 @@ def test_an_instance_that_is_not_there(daemon: Daemon) -> None:
     one = Instance(daemon, "twice")
     one.done("DELETE")
     refused(one.call("DELETE"), 404, 40403)
+
+
+def test_what_a_consumer_without_a_reset_is_told(daemon: Daemon) -> None:
+    """No commit is 409/40914; a commit whose record is deleted is 410/41001, as on ``/v1``."""
+    topic = topic_of(daemon, "unreset")
+    one = Instance(daemon, "unreset", **{**CONFLUENT, "auto.offset.reset": "none"})
+    one.subscribe(topic)
+    body = refused(one.call("GET", "/records"), 409, 40914)
+    assert body["details"] == {"group": "unreset", "topic": topic, "partition": 0}
+    read = {"topic": topic, "partition": 0, "offset": 0}
+    assert one.call("POST", "/offsets", {"offsets": [read]}).status == 200
+    assert one.offsets() == [1, 2]
+    one.done("DELETE")
+    delete_records(daemon, (topic, 0, 2))
+    one = Instance(daemon, "unreset", **{**CONFLUENT, "auto.offset.reset": "none"})
+    one.subscribe(topic)
+    body = refused(one.call("GET", "/records"), 410, 41001)
+    assert body["details"] == {"log_start_offset": 2, "log_end_offset": 3}
+    one.done("DELETE")
 
 
 def test_a_subscription_and_an_assignment_exclude_each_other(daemon: Daemon) -> None:

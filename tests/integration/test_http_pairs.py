@@ -77,6 +77,8 @@ ELSEWHERE = {
     "configs of a consumer that one proxy does not take": (
         "test_auto_commit_covers_what_was_delivered_before"),
     "`auto.offset.reset` that is not said": "test_latest_begins_at_the_subscription",
+    "a poll without a position in the log, with `auto.offset.reset=none`": (
+        "test_what_a_consumer_without_a_reset_is_told"),
     "`fetch.min.bytes` that is not said": "test_a_waiting_poll_is_woken",
     "an Accept that names no type of these": "test_types_that_are_missing_or_foreign",
     "a seek of a partition that is not assigned": (

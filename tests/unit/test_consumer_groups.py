@@ -25,6 +25,7 @@ from kafkalog.format.disk.group_offsets import CommittedOffset
 from kafkalog.format.topic_names import TopicPartition
 from kafkalog.format.topic_pattern import MalformedPattern, TopicPattern
 from kafkalog.server.groups.poll import ConsumerPoll
+from kafkalog.server.protocol.errors import error_of
 from kafkalog.settings import load_settings
 from tests.made_api import api_over
 from tests.sim.sim_manager import DIRS, SimManager, batch_of
@@ -160,9 +161,6 @@ def test_where_a_consumer_begins() -> None:
         consumer = joined(groups, reset.value, ConsumerConfig(reset=reset))
         assert consumer.position(T[0]) == without
         groups.delete(consumer)
-    with pytest.raises(errors.OffsetAboveLogEnd):
-        joined(groups, "none", ConsumerConfig(reset=Reset.NONE)).position(T[0])
-    groups.delete(groups.find("g", "none"))
     commit(sim, 1)
     a = joined(groups, "a")
     assert a.position(T[0]) == 1
@@ -170,6 +168,30 @@ def test_where_a_consumer_begins() -> None:
     assert a.position(T[0]) == 2
     a.seek({T[0]: 99})
     assert a.position(T[0]) == 2
+
+
+def test_without_a_reset_the_error_says_what_is_wrong() -> None:
+    """No commit is no offset out of range, and a commit below the log start is not above its end.
+
+    As Java's consumer: NoOffsetForPartitionException, OffsetOutOfRangeException with the offset.
+    """
+    sim, groups = started()
+    a = joined(groups, "a", ConsumerConfig(reset=Reset.NONE))
+    with pytest.raises(errors.NoCommittedOffset, match="Group g has no commit of t-0, ") as none:
+        a.position(T[0])
+    assert none.value.details == {"group": "g", "topic": "t", "partition": 0}
+    assert error_of(none.value).error_code == 40914
+    groups.delete(a)
+    commit(sim, 1)
+    a = joined(groups, "a", ConsumerConfig(reset=Reset.NONE))
+    assert a.position(T[0]) == 1
+    sim.delete_records("t", 2)
+    with pytest.raises(errors.OffsetBelowLogStart, match="offset 1 for partition t-0") as below:
+        a.position(T[0])
+    assert below.value.details == {"log_start_offset": 2, "log_end_offset": 3}
+    a.seek({T[0]: 99})
+    with pytest.raises(errors.OffsetAboveLogEnd, match="offset 99 for partition t-0"):
+        a.position(T[0])
 
 
 def test_topics_that_grow_and_go() -> None:

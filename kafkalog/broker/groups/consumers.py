@@ -30,7 +30,8 @@ from kafkalog.errors import (
     IllegalConsumerState,
     InvalidRequest,
     KafkalogError,
-    OffsetAboveLogEnd,
+    NoCommittedOffset,
+    OffsetOutOfRange,
     Overloaded,
     UnknownConsumer,
     UnknownPartition,
@@ -221,15 +222,18 @@ class Consumer:
         return self._reset_position(self._log(at))
 
     def _reset_position(self, log: UnifiedLog) -> int:
-        """OffsetAboveLogEnd for ``none``."""
+        """NoCommittedOffset for ``none``."""
         if self.config.reset is Reset.EARLIEST:
             return log.log_start_offset
         if self.config.reset is Reset.LATEST:
             return self.end_of(log)
-        raise OffsetAboveLogEnd(
-            f"{log.topic_partition} has no position and auto.offset.reset is none",
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
+        at = log.topic_partition
+        raise NoCommittedOffset(
+            f"Group {self.group} has no commit of {at}, and auto.offset.reset is none. Commit an "
+            "offset, or move the consumer's position.",
+            group=self.group,
+            topic=at.topic,
+            partition=at.partition,
         )
 
     def end_of(self, log: UnifiedLog) -> int:
@@ -244,14 +248,18 @@ class Consumer:
     def position(self, at: TopicPartition) -> int:
         """The next offset to deliver, inside the log. IllegalConsumerState when not assigned.
 
-        A position outside is reset; errors as of a fetch.
+        A position outside is reset. Errors as of a fetch; NoCommittedOffset.
         """
         self.check_assigned((at,))
         log = self._log(at)
         position = self._positions[at]
         if position is None:
             position = self._first_position(at)
-        if not log.log_start_offset <= position <= log.log_end_offset:
+        try:
+            log.check_bounds(position)
+        except OffsetOutOfRange:
+            if self.config.reset is Reset.NONE:
+                raise
             position = self._reset_position(log)
         self._positions[at] = position
         return position

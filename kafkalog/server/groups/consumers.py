@@ -384,7 +384,7 @@ _MAX_BYTES = IntegerParameter(
         dict.fromkeys(EMBEDDED_TYPES, RecordPage),
     ),
     parameters=(_TIMEOUT, _MAX_BYTES),
-    errors=(422, 40402, 40601, 40602, 40903, 41601, 42903, 50010, 50101, 50303),
+    errors=(422, 40402, 40601, 40602, 40903, 40914, 41001, 41601, 42903, 50010, 50101, 50303),
 )
 async def poll(request: web.Request) -> web.StreamResponse:
     """Records that the consumer has not got yet, as soon as there are some.

@@ -135,6 +135,11 @@ _ROWS: tuple[tuple[int, type[errors.KafkalogError] | str, str], ...] = (
         errors.InvalidProducerIdMapping,
         "a commit names a producer that does not belong to the sink",
     ),
+    (
+        40914,
+        errors.NoCommittedOffset,
+        "the group has no commit of the partition, and the consumer's auto.offset.reset is none",
+    ),
     (41001, errors.OffsetBelowLogStart, "offset below the log start offset"),
     (41201, errors.ExpectedOffsetMismatch, "expected_offset differs from the log end offset"),
     (41301, errors.RecordBatchTooLarge, "a batch is larger than max.message.bytes"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -54,6 +55,7 @@ from kafkalog.server.produce.json_body import (
     NativeDialect,
     decode_each,
     decode_together,
+    parse_array,
 )
 from kafkalog.server.produce.v3 import V3Dialect
 from kafkalog.server.protocol.bodies import NotJson
@@ -384,6 +386,25 @@ def test_only_known_errors(query: dict[str, str], last_id: str) -> None:
             assert found == sorted(set(found))
         else:
             assert found is None
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"value":1}', "put [ and ] around an object"),
+        (b' \n{"x":1}', "put [ and ] around an object"),
+        (b"7", "Expected `array`, got `int`"),
+        (b'[{"x":1}]', "Unrecognized field: `x`"),
+        (b"[7]", "Expected `object`, got `int`"),
+    ],
+)
+def test_an_object_instead_of_an_array_is_answered_with_what_to_write(
+    body: bytes, message: str
+) -> None:
+    formats = Formats(EmbeddedFormat.TEXT, EmbeddedFormat.JSON)
+    with pytest.raises(ApiError, match=re.escape(message)) as refused:
+        parse_array(body, formats, max_records=9)
+    assert refused.value.entry.error_code == 422
 
 
 @given(POSITIONS)

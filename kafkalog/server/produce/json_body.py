@@ -155,9 +155,17 @@ def parse_array(data: bytes, formats: Formats, *, max_records: int) -> Sequence[
     """The records of a JSON array, none or more; errors as ``parse``."""
     refuse_empty(data)
     check_json(data, opening=b'{"records":', closing=b"}")
-    records: list[AnyRecord] = _decoded(
-        lambda decoder: decoder.decode(data), _decoders(formats, _list_of)
-    )
+    try:
+        records: list[AnyRecord] = _decoded(
+            lambda decoder: decoder.decode(data), _decoders(formats, _list_of)
+        )
+    except ApiError as error:
+        if not data.lstrip().startswith(b"{"):
+            raise
+        raise wrong_shape(
+            "The body is an array of records: put [ and ] around an object, or send objects one a "
+            "line as application/x-ndjson."
+        ) from error
     _refuse_many(len(records), max_records)
     return records
 

@@ -389,6 +389,17 @@ def test_only_known_errors(query: dict[str, str], last_id: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "hint"),
+    [("1", ": of partition 0 it is offset=0:1."), ("1,2", "."), ("", "."), ("9" * 20, ".")],
+)
+def test_an_offset_without_a_partition_is_answered_with_what_to_write(text: str, hint: str) -> None:
+    found = outcome(positions_of, OFFSETS, asked({"offset": text}))
+    assert isinstance(found, ApiError)
+    assert found.entry.error_code == 40005
+    assert found.message == f"offset is <partition>:<offset>,... with each partition once{hint}"
+
+
+@pytest.mark.parametrize(
     ("body", "message"),
     [
         (b'{"value":1}', "put [ and ] around an object"),

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 ABSENT = -1
 _UNBOUNDED = INT64_MAX
+_OFFSET = re.compile("[0-9]{1,19}")
 _POSITION = r"[0-9]{1,10}:[0-9]{1,19}"
 _POSITIONS = re.compile(f"{_POSITION}(?:,{_POSITION})*")
 _NUMBERS = re.compile(r"[0-9]{1,10}(?:,[0-9]{1,10})*")
@@ -207,9 +208,9 @@ def positions_of(parameter: TextParameter, request: web.Request) -> dict[int, in
     found = offsets_by_partition(text) if _POSITIONS.fullmatch(text) else None
     if found is not None:
         return found
-    raise wrong_parameter(
-        parameter.name, f"{parameter.name} is <partition>:<offset>,... with each partition once."
-    )
+    form = f"{parameter.name} is <partition>:<offset>,... with each partition once"
+    hint = f": of partition 0 it is {parameter.name}=0:{text}" if _OFFSET.fullmatch(text) else ""
+    raise wrong_parameter(parameter.name, f"{form}{hint}.")
 
 
 def partitions_of(request: web.Request) -> list[int] | None:

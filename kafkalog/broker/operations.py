@@ -384,6 +384,11 @@ class Operations:
         """Bytes appended to a topic in the last hour, see ``TrafficHistory.topic_bytes_known``."""
         return self._runtime.metrics.history.topic_bytes_known(topic)
 
+    @open_to_all
+    def bytes_in_since_ms(self) -> int:
+        """Since when ``bytes_in`` counts, wall clock: an hour ago, or since the start."""
+        return self._runtime.metrics.history.since_ms(self.now_ms())
+
     # ---- control plane, blocking
 
     @requires(Action.DESCRIBE, Resource.CLUSTER)

@@ -68,6 +68,7 @@ class TrafficHistory:
         self._free_bytes = free_bytes
         # changed by the sampling thread alone
         self._samples = 0
+        self._began_ms: int | None = None  # wall clock of the first sample
         self._at_ns = 0
         self._totals: tuple[float, ...] = ()
         self._counts: list[list[float]] = []
@@ -88,6 +89,8 @@ class TrafficHistory:
             p99s = [_quantile(now, then) for now, then in zip(counts, self._counts, strict=True)]
             self._rows.extend(array("d", [wall_ms, *rates, *p99s]))
             del self._rows[: -ROWS * _FIELDS]
+        if self._began_ms is None:
+            self._began_ms = wall_ms
         self._totals, self._counts, self._at_ns = totals, counts, monotonic_ns
         if self._samples % MEASURE_EVERY == 0:
             self._measure(wall_ms)
@@ -135,6 +138,11 @@ class TrafficHistory:
     def samples(self) -> int:
         """How many were taken."""
         return self._samples
+
+    def since_ms(self, now_ms: int) -> int:
+        """Since when it tells anything, wall clock: an hour ago, or its first sample."""
+        began_ms = now_ms if self._began_ms is None else self._began_ms
+        return min(max(began_ms, now_ms - HOUR_MS), now_ms)
 
     @property
     def _spans(self) -> int:

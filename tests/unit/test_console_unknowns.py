@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from structlog.testing import capture_logs
 
+from kafkalog.console.formatting import timestamp
 from kafkalog.console.views.daemon import log_dirs_view
 from kafkalog.console.views.overview import overview_view
 from kafkalog.console.views.retention import retentions_view
@@ -130,3 +131,21 @@ def test_a_partition_of_an_offline_directory_names_the_file_and_the_runbook() ->
     assert "/console/runbooks/KafkalogPartitionsOffline" in page_of(
         topic_view(edge.sim.operations, "t", 1)
     )
+
+
+def test_what_topics_have_in_counts_since_the_start() -> None:
+    """'In, last hour: nothing' stood beside what was appended before a restart."""
+    sim = started().with_topic("t", 1)
+    sim.clock.advance_ms(12 * 60_000)
+    topics, first = (
+        topics_view(sim.operations, "", TopicOrder.NAME, 1),
+        overview_view(sim.operations),
+    )
+    assert topics.traffic_since_ms == first.traffic_since_ms
+    assert 11 * 60_000 < topics.now_ms - topics.traffic_since_ms <= 12 * 60_000
+    since = timestamp(topics.traffic_since_ms)[11:16]
+    assert page_of(topics).count(f"In, since {since} UTC") == 2  # the head, and a phone's label
+    assert page_of(first).count(f"Bytes in, since {since} UTC") == 2
+    sim.clock.advance_ms(60 * 60_000)
+    assert "In, last hour" in page_of(topics_view(sim.operations, "", TopicOrder.NAME, 1))
+    assert "Bytes in, last hour" in page_of(overview_view(sim.operations))

@@ -35,7 +35,6 @@ LARGEST = 8
 POINTS = 120
 """How many of the samples of an hour a curve has."""
 _TABLE_ROWS = 12
-_LEAST_PERIOD_MS = 10_000  # of two samples
 _LEAST_MIDDLE_MS = 120_000  # of an axis with a word in its middle
 
 
@@ -98,7 +97,8 @@ class OverviewView(View):
     ``sentence`` sums up: the first alert, or that all is well; ``service``: what is served.
 
     ``traffic`` is of the last hour, oldest first; empty within ten seconds after the start.
-    ``traffic_since_ms``: an hour ago, or when a younger daemon began to take samples.
+    ``traffic_since_ms``: an hour ago, or when a younger daemon began to take samples. What topics
+    have in counts since then, too.
     ``unclean_start``: what a start of the last day had to recover; null: it was clean.
 
     ``topics`` are those that the caller may see, ``topics_unserved`` those of them of which not
@@ -222,7 +222,7 @@ def overview_view(operations: Operations) -> OverviewView:
         alerts=alerts,
         unclean_start=_unclean_start(operations.unclean_start()),
         traffic=_thinned(rows, POINTS),
-        traffic_since_ms=_since_ms(rows, now_ms),
+        traffic_since_ms=history.since_ms(now_ms),
         topics=len(names),
         internal_topics=listed_topics(names, with_internal=False)[1],
         partitions_unserved=readiness.offline_partitions,
@@ -231,15 +231,6 @@ def overview_view(operations: Operations) -> OverviewView:
         log_dirs=log_dirs,
         largest_topics=_largest(history, described, unserved),
     )
-
-
-def _since_ms(rows: Sequence[TrafficRow], now_ms: int) -> int:
-    """Where the drawings begin: a row is of the time before it, since the sample before."""
-    hour_ms = now_ms - HOUR_MS
-    if not rows:
-        return hour_ms
-    period_ms = rows[1].at_ms - rows[0].at_ms if len(rows) > 1 else now_ms - rows[0].at_ms
-    return min(max(hour_ms, rows[0].at_ms - max(period_ms, _LEAST_PERIOD_MS)), now_ms)
 
 
 def _unclean_start(found: UncleanStart | None) -> UncleanStartView | None:

@@ -31,8 +31,9 @@ class TopicRow(Fragment):
     What its logs hold is of its served partitions, so that it has at least that; null: none is.
     ``records`` is null until the metrics task has counted each of these; ``offsets``, from the
     log starts to the high watermarks, is never less. ``oldest_timestamp_ms`` is of the partitions
-    that it has visited, null: none yet. ``bytes_in``: appended in the last hour, in spans of two
-    minutes, oldest first, the last one not over yet; empty: nothing.
+    that it has visited, null: none yet. ``bytes_in``: appended in the last hour, or since the
+    start of a younger daemon, in spans of two minutes, oldest first, the last one not over yet;
+    empty: nothing.
     """
 
     name: str
@@ -92,6 +93,8 @@ class TopicsView(View):
     """Topics whose name contains ``name_contains``, in the order of ``sort``.
 
     ``internal_hidden``: how many of them are Kafka's own and left out, as on every page of topics.
+    ``traffic_since_ms``: an hour ago, or the start of a younger daemon: since then they had
+    ``bytes_in``.
     """
 
     template: ClassVar[str] = "topics.html"
@@ -101,6 +104,7 @@ class TopicsView(View):
     sort: TopicOrder
     with_internal: bool
     internal_hidden: int
+    traffic_since_ms: int
     total: int
     page: int
     pages: int
@@ -131,6 +135,7 @@ def topics_view(
         sort=sort,
         with_internal=with_internal,
         internal_hidden=internal_hidden,
+        traffic_since_ms=operations.bytes_in_since_ms(),
         total=len(names),
         topics=_rows(operations, names[shown.first : shown.end]),
     )

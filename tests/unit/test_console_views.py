@@ -750,7 +750,8 @@ def test_two_samples_are_no_trend() -> None:
     assert 'class="plot"' not in html
     assert 'class="spark" viewBox' not in html
     first = timestamp(view.traffic[0].at_ms)[11:16]
-    assert html.count(f">{first}</time> UTC. A curve begins with 6 samples.") == 4
+    assert html.count(f">{first}</time> UTC. A curve begins with 6 samples.</span>") == 4
+    assert html.count('class="plot-later"><span>') == 4  # else each text is a line of its own
 
 
 def test_a_young_daemon_s_curves_begin_at_its_start() -> None:

@@ -149,3 +149,12 @@ def test_what_topics_have_in_counts_since_the_start() -> None:
     sim.clock.advance_ms(60 * 60_000)
     assert "In, last hour" in page_of(topics_view(sim.operations, "", TopicOrder.NAME, 1))
     assert "Bytes in, last hour" in page_of(overview_view(sim.operations))
+
+
+def test_the_first_page_counts_topics_as_their_list_does() -> None:
+    sim = started().with_topic("t", 1)
+    sim.manager.group_offsets.create_topic()
+    listed = topics_view(sim.operations, "", TopicOrder.NAME, 1)
+    assert (listed.total, listed.internal_hidden) == (1, 1)
+    html = page_of(overview_view(sim.operations))
+    assert '<a href="/console/topics">1</a> <small>and 1 internal</small>' in html

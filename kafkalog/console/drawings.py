@@ -20,7 +20,8 @@ LEAST_BLOCK_WIDTH = 6.0
 LEAST_BAR_WIDTH = 3.0
 _BLOCKS_MAX = int(WIDTH // LEAST_BLOCK_WIDTH)
 _TIME_TICKS = 6
-_CHARACTER_WIDTH = 7.5
+CHARACTER_WIDTH = 9.5
+"""Of a label on average at the most: a wide font of 15 pixels."""
 _GAP = 8.0
 
 
@@ -152,7 +153,7 @@ def lay_out_axis(offsets: Sequence[tuple[str, int]], low: int, high: int) -> Axi
             continue
         x = WIDTH * (offset - low) / (high - low) if high > low else 0.0
         label = f"{name} {offset:,}"
-        length = len(label) * _CHARACTER_WIDTH
+        length = len(label) * CHARACTER_WIDTH
         is_left = x + length > WIDTH
         begin = x - length if is_left else x
         row = next((at for at, end in enumerate(row_ends) if end + _GAP <= begin), len(row_ends))

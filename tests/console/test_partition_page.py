@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkalog.console.drawings import CHARACTER_WIDTH
 from tests.console.browser import Window
 
 if TYPE_CHECKING:
@@ -102,6 +103,22 @@ def test_a_block_leads_to_its_row_without_a_script(browser: Browser, shown: Daem
         window.open(page_of("orders"))
         blocks(window).nth(2).click()
         window.page.locator("#segment-2").wait_for(state="visible")
+
+
+def test_labels_of_the_axis_have_the_room_that_is_reckoned_for_them(window: Window) -> None:
+    """Otherwise one covers another; on a narrow screen a list has them, as they would be tiny."""
+    window.open(f"{page_of('orders')}/offsets?offset=2")
+    labels = window.page.locator(".axis text")
+    assert labels.count() > 5
+    for width in (1_120, 1_600, 1_920):
+        window.page.set_viewport_size({"width": width, "height": 900})
+        shares = labels.evaluate_all(
+            "(all) => all.map((one) => one.getComputedTextLength() / one.textContent.length)"
+        )
+        assert max(shares) <= CHARACTER_WIDTH, width
+    window.page.set_viewport_size({"width": 420, "height": 900})
+    assert not labels.first.is_visible()
+    assert "asked 2" in window.page.locator(".narrow-marks").inner_text()
 
 
 def test_the_search_has_a_key(window: Window) -> None:

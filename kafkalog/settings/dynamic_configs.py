@@ -102,14 +102,15 @@ def topic_default(setting: Setting, given: Mapping[str, Value]) -> Value:
 def describe_topic_config(
     overrides: Mapping[str, str], given: Mapping[str, Value], dynamic: Mapping[str, Value]
 ) -> list[ConfigEntry]:
-    """Every listed topic key, sorted. overrides must have passed parse_topic_config.
+    """Every listed topic key, sorted, and as in Kafka an internal one where the topic sets it.
 
-    given are the broker keys configured at the start, dynamic those set at run time.
+    overrides must have passed parse_topic_config. given are the broker keys configured at the
+    start, dynamic those set at run time.
     """
     return [
         _topic_entry(TOPIC_LEVEL[key], overrides, given, dynamic)
         for key in sorted(TOPIC_LEVEL)
-        if not TOPIC_LEVEL[key].internal
+        if key in overrides or not TOPIC_LEVEL[key].internal
     ]
 
 

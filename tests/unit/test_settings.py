@@ -630,6 +630,14 @@ def test_description_has_the_chain_of_sources() -> None:
     assert "internal.segment.bytes" not in described
 
 
+def test_an_internal_config_is_described_where_it_is_set() -> None:
+    """Kafka's ConfigHelper lists the originals too: segments are not of the listed segment.bytes."""
+    described = load("").describe_topic_config({"internal.segment.bytes": "18000"})
+    (entry,) = [each for each in described if each.name == "internal.segment.bytes"]
+    assert (entry.value, entry.default, entry.is_default) == ("18000", None, False)
+    assert chain(entry) == [("internal.segment.bytes", "18000", "DYNAMIC_TOPIC_CONFIG")]
+
+
 def test_dynamic_broker_configs_go_over_the_file() -> None:
     """As a Kafka 4.1 broker prints it; a negative retention is none."""
     settings = load("log.retention.hours=24")

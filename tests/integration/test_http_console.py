@@ -241,8 +241,8 @@ def test_the_wizard(daemon: Daemon) -> None:
     done = posted(daemon, page, whole)
     assert (done.status, done.headers["Location"]) == (303, address)
     cookie = {"Cookie": done.headers["Set-Cookie"].partition(";")[0]}
-    told = daemon.request("GET", address, None, BROWSER | cookie)
-    assert b"Records were deleted: shrunk-0 begins at offset 3 now." in told.body
+    led_to = daemon.request("GET", address, None, BROWSER | cookie)
+    assert b"Records were deleted: shrunk-0 begins at offset 3 now." in led_to.body
     assert daemon.request("GET", f"{page}.json").json["log_start_offset"] == 3
     html = daemon.request("GET", f"{page}?offset=3", None, BROWSER)
     assert b"No records are before offset 3" in html.body

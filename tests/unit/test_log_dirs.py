@@ -21,7 +21,7 @@ from kafkalog.broker.values import Acks, ConfigChange, MoveState
 from kafkalog.errors import DiskFull, InvalidReplicaAssignment, InvalidRequest, LogDirOffline
 from kafkalog.format.disk.properties import decode_meta_properties
 from kafkalog.format.topic_names import encode_id
-from kafkalog.observe.prometheus import value_of
+from kafkalog.observe.prometheus import values_of
 from kafkalog.server.admin.logs import _log_dir
 from tests.sim.sim_crash import CrashMode
 from tests.sim.sim_faults import Fault
@@ -136,11 +136,12 @@ def test_a_disk_is_as_full_as_df_shows() -> None:
     assert space == (1_000_000, 400_000 - used_bytes, used_bytes)
     assert space.used_ratio == used_bytes / 400_000
     metrics = sim.metrics
-    gauges = (metrics.log_dir_used_bytes, metrics.log_dir_free_bytes)
-    for path in DIRS:
-        used, free = (value_of(each, path) for each in gauges)
-        assert (used, free) == (used_bytes, 400_000 - used_bytes)
-        assert value_of(metrics.log_dir_capacity_bytes, path) == used + free
+    for gauge, size_bytes in (
+        (metrics.log_dir_used_bytes, used_bytes),
+        (metrics.log_dir_free_bytes, 400_000 - used_bytes),
+        (metrics.log_dir_capacity_bytes, 400_000),
+    ):
+        assert dict(values_of(gauge)) == {(path,): size_bytes for path in DIRS}
     assert UNKNOWN_SPACE.used_ratio is None
 
 

@@ -631,7 +631,7 @@ def test_description_has_the_chain_of_sources() -> None:
 
 
 def test_an_internal_config_is_described_where_it_is_set() -> None:
-    """Kafka's ConfigHelper lists the originals too: segments are not of the listed segment.bytes."""
+    """As Kafka's ConfigHelper lists it: segments are not of the listed segment.bytes."""
     described = load("").describe_topic_config({"internal.segment.bytes": "18000"})
     (entry,) = [each for each in described if each.name == "internal.segment.bytes"]
     assert (entry.value, entry.default, entry.is_default) == ("18000", None, False)

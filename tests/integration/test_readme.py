@@ -115,7 +115,8 @@ def test_the_programs_of_an_application(daemon: Daemon, tmp_path: Path) -> None:
     for program in (*programs, reader, reader):
         lines = program.splitlines(keepends=True)
         printed = "".join(line.removeprefix(OUTPUT) for line in lines if line.startswith(OUTPUT))
-        assert _run_python([program], daemon, tmp_path) == printed
+        own = re.sub("(?<=[\"'/])payments(?=[\"'/])", "payments-of-one", program)  # another has them
+        assert _run_python([own], daemon, tmp_path) == printed
 
 
 @pytest.mark.own_daemon

@@ -207,7 +207,7 @@ def _handlers(
         try:
             answer = await rendered(request, make, as_html, _HTML_UTF8)
         except (ApiError, KafkalogError) as fault:
-            if again is None or entry_of(fault).status != 400:
+            if again is None or entry_of(fault).status != 400 or not wants_page(request):
                 raise
             why = error_of(fault).message
             answer = await rendered(request, again, as_html, _HTML_UTF8, why)

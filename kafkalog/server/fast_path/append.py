@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aiohttp.helpers import rfc822_formatted_time
 
+from kafkalog.broker.directory.commands import AppendCommand
 from kafkalog.broker.operations import Acks
 from kafkalog.errors import NAMES_PATHS, KafkalogError
 from kafkalog.format.records.record_batch import HEADER_BYTES, NO_PRODUCER_ID
@@ -102,8 +103,11 @@ class Append:
         written: LogAppendInfo | None = command.result  # type: ignore[assignment] # of an append
         if written is None:
             self._counts.note_append(self._asked.topic, 0, 0)
-        else:  # of a repetition nothing, but Kafka counts it too
-            size_bytes = written.size_bytes or self._size_bytes
+        else:
+            size_bytes = written.size_bytes
+            if written.duplicate:  # of it nothing is written, but Kafka counts it too
+                assert isinstance(command, AppendCommand), "a small append has no producer"
+                size_bytes = command.records.size_bytes
             self._counts.note_append(self._asked.topic, written.record_count, size_bytes)
         status = 200
         if command.error is None:

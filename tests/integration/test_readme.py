@@ -115,7 +115,8 @@ def test_the_programs_of_an_application(daemon: Daemon, tmp_path: Path) -> None:
     for program in (*programs, reader, reader):
         lines = program.splitlines(keepends=True)
         printed = "".join(line.removeprefix(OUTPUT) for line in lines if line.startswith(OUTPUT))
-        own = re.sub("(?<=[\"'/])payments(?=[\"'/])", "payments-of-one", program)  # another has them
+        # Another test has payments of its own.
+        own = re.sub("(?<=[\"'/])payments(?=[\"'/])", "payments-of-one", program)
         assert _run_python([own], daemon, tmp_path) == printed
 
 

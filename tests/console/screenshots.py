@@ -69,7 +69,7 @@ PICTURES = (
 
 # Of an hour of traffic, which is simulated.
 BUSY = (
-    Picture("console-overview", "/console", "main"),
+    Picture("console-overview", "/console", "main .cards.two > .card"),
     Picture("console-topics", "/console/topics", "main table"),
 )
 

@@ -151,6 +151,7 @@ class Window:
             self.complaints.append(f"asked elsewhere: {request.url}")
 
     def _note_failure(self, request: Request) -> None:
-        if request.resource_type == "eventsource" and request.failure == "net::ERR_ABORTED":
-            return  # the page, or who left it, ended the stream
+        is_late = request.resource_type == "eventsource" or request.url.endswith("/kafkalog.svg")
+        if is_late and request.failure == "net::ERR_ABORTED":
+            return  # who left the page ended the stream, or the icon: no load event waits for it
         self.complaints.append(f"failed: {request.url}: {request.failure}")

@@ -86,7 +86,8 @@ def _after_an_hour(*, is_full: bool) -> SimManager:
         pace = 1 + 0.5 * math.sin(step / 40) + 0.1 * math.sin(step * 1.7)
         for number, name in enumerate(_TOPICS):
             count = int(400 * pace / (number + 1))
-            batch = keyed_batch(("key", "v" * 100 * count), timestamp_ms=sim.clock.wall_ms())
+            record = ("key", "v" * 90)
+            batch = keyed_batch(*[record] * count, timestamp_ms=sim.clock.wall_ms())
             sim.produce(name, batch, partition=step % 3)
             traffic.observe_append(name, count, len(batch), count)
             traffic.observe_reads(name, count * (145 if step < 200 else 75), count * 2 // 3)

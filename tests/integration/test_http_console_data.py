@@ -163,11 +163,16 @@ def appended(daemon: Daemon, topic: str, **typed: str) -> tuple[int, int]:
     answer = posted(daemon, f"/console/topics/{topic}/produce", EMPTY | typed)
     assert answer.status == 303, answer.body
     place = answer.headers["Location"]
-    html = daemon.request("GET", place, None, BROWSER).body.decode()
+    cookie = {"Cookie": answer.headers["Set-Cookie"].partition(";")[0]}
+    html = daemon.request("GET", place, None, BROWSER | cookie).body.decode()
     view = daemon.request("GET", place.replace("?", ".json?")).json
-    partition, offset = view["partition"], view["appended_offset"]
+    partition, offset = view["partition"], view["offset"]
+    link = f'href="/console/topics/{topic}/partitions/{partition}/records/{offset}"'
     assert f"Appended to partition {partition} at offset {offset}." in html
-    assert f'href="/console/topics/{topic}/partitions/{partition}/records/{offset}"' in html
+    assert link in html
+    alone = daemon.request("GET", place, None, BROWSER).body.decode()
+    assert "Appended" not in alone  # an address may come from anybody
+    assert link not in alone
     return partition, offset
 
 
@@ -235,6 +240,13 @@ def test_a_partition_and_headers_are_as_typed(daemon: Daemon) -> None:
         ({"headers": "one\ntwo: 2"}, 400, 40002, "line 1 of the headers"),
         ({"headers": ": value"}, 400, 40002, "line 1 of the headers"),
         ({"headers": "a: b\n" * 101}, 400, 40002, "100 headers at most"),
+        (
+            {"value_format": "json", "value": "{", "key_format": "base64", "key": "ü"}
+            | {"headers": "a\nb: 2\nc", "partition": "x"},
+            400,
+            40002,
+            "; lines 1, 3 of the headers are not name: value; a partition is a number, or empty.",
+        ),
         ({"partition": "x"}, 400, 40002, "partition is a number"),
         ({"partition": "-1"}, 400, 40002, "partition is a number"),
         ({"partition": "3"}, 404, 40402, ""),

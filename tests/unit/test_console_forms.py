@@ -10,11 +10,18 @@ from urllib.parse import unquote
 import pytest
 
 from kafkalog.server.console.pages import decoded_form
-from kafkalog.server.console.produce import columns_of
+from kafkalog.server.console.produce import record_of
 from kafkalog.server.protocol.errors import ApiError
 from tests.unit.test_console_views import calls_of
 
-TYPED = {"key_format": "text", "key": "", "value_format": "text", "value": "", "headers": ""}
+TYPED = {
+    "key_format": "text",
+    "key": "",
+    "value_format": "text",
+    "value": "",
+    "headers": "",
+    "partition": "",
+}
 
 
 def test_a_form_of_many_fields_is_refused_before_they_are_decoded() -> None:
@@ -31,18 +38,18 @@ def test_a_form_of_many_fields_is_refused_before_they_are_decoded() -> None:
 def test_lines_of_headers_are_counted_before_they_are_read() -> None:
     for text in ("\n" * 600_000, "a: b\r\n" * 101):
         with pytest.raises(ApiError, match="100 headers at most"):
-            columns_of(TYPED | {"headers": text}, 0)
-    columns_of(TYPED | {"headers": "a: b\r\n\r\n" * 100}, 0)
+            record_of(TYPED | {"headers": text}, 0)
+    record_of(TYPED | {"headers": "a: b\r\n\r\n" * 100}, 0)
 
 
 def test_a_json_value_is_looked_through_without_its_objects() -> None:
     typed = TYPED | {"value_format": "json", "value": "[" + "[]," * 100_000 + "1]"}
     tracemalloc.start()
     try:
-        columns_of(typed, 0)
+        record_of(typed, 0)
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert peak_bytes < 6 * len(typed["value"])
     with pytest.raises(ApiError, match="no JSON"):
-        columns_of(typed | {"value": typed["value"][:-1]}, 0)
+        record_of(typed | {"value": typed["value"][:-1]}, 0)

@@ -93,7 +93,7 @@ def read_record(operations: Operations, topic: str, partition: int, offset: int)
 
 
 class ProduceView(View):
-    """``appended_offset`` in ``partition``: of the record that the form has just appended.
+    """``offset`` in ``partition``: of the record that the page links to, after it was appended.
 
     refusal     why what was typed could not be appended; the form shows it again
     typed       by the name of the field
@@ -105,7 +105,7 @@ class ProduceView(View):
     topic: str
     partition_count: int
     partition: int | None
-    appended_offset: int | None
+    offset: int | None
     refusal: str | None
     typed: dict[str, str]
 
@@ -121,7 +121,7 @@ def produce_view(
     topic: str,
     *,
     partition: int | None = None,
-    appended_offset: int | None = None,
+    offset: int | None = None,
     refusal: str | None = None,
     typed: Mapping[str, str] | None = None,
 ) -> ProduceView:
@@ -131,7 +131,7 @@ def produce_view(
         topic=topic,
         partition_count=operations.partition_count(topic),
         partition=partition,
-        appended_offset=appended_offset,
+        offset=offset,
         refusal=refusal,
         typed=dict(typed or {}),
     )

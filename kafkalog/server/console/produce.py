@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -30,6 +31,9 @@ from kafkalog.server.protocol.endpoint import Access, Routes
 from kafkalog.server.protocol.errors import ApiError
 from kafkalog.server.protocol.parameters import IntegerParameter, partition_number, topic_of
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
 ROUTES = Routes("console", "/console/topics/{topic}")
 
 MOST_BYTES = 3 << 20
@@ -37,8 +41,9 @@ MOST_BYTES = 3 << 20
 _HEADERS_MAX = 100
 _HEADER_LINES_MAX = 1_000
 _ABSENT = -1
-_PARTITION = IntegerParameter("partition", "Of the record that was appended.", _ABSENT)
-_OFFSET = IntegerParameter("offset", "Of the record that was appended.", _ABSENT, 0, INT64_MAX)
+_PARTITION = IntegerParameter("partition", "Of the record that the page links to.", _ABSENT)
+_OFFSET = IntegerParameter("offset", "Of the record that the page links to.", _ABSENT, 0, INT64_MAX)
+T = TypeVar("T")
 _FIELDS = ("key_format", "key", "value_format", "value", "headers", "partition")
 
 
@@ -51,9 +56,9 @@ _FIELDS = ("key_format", "key", "value_format", "value", "headers", "partition")
     can_refresh=False,
 )
 def produce(request: web.Request, operations: Operations) -> ProduceView:
-    """Console: the form that appends a record; with an offset, what it has just appended."""
+    """Console: the form that appends a record; after that, where it is."""
     partition, offset = _PARTITION.read_or_none(request), _OFFSET.read_or_none(request)
-    return produce_view(operations, topic_of(request), partition=partition, appended_offset=offset)
+    return produce_view(operations, topic_of(request), partition=partition, offset=offset)
 
 
 def _again(
@@ -80,13 +85,13 @@ async def produce_now(request: web.Request, fields: dict[str, str]) -> Done:
 
     ``key_format`` text, json or base64, an empty key is no key; ``value_format`` also null.
     ``headers`` are lines of name: value. An empty ``partition``: by the key, else the next one.
-    Line ends are those of Unix. Pages of other origins are refused.
+    Line ends are those of Unix. An error names everything that is wrong. Pages of other origins are
+    refused.
     """
     api, topic = api_of(request), topic_of(request)
     api.operations.partition_count(topic)  # UnknownTopic: the form creates none
-    partition = _partition(fields["partition"])
     now_ms = api.operations.now_ms()
-    columns = await api.pools.console.run(FORMS, lambda: columns_of(fields, now_ms))
+    partition, columns = await api.pools.console.run(FORMS, lambda: record_of(fields, now_ms))
 
     async def prepared(target: PartitionTarget) -> tuple[None, list[PartitionBatch]]:
         return None, make_batches(DecodedRecords(columns, None), target)
@@ -100,38 +105,61 @@ async def produce_now(request: web.Request, fields: dict[str, str]) -> Done:
     if not isinstance(outcome, LogAppendInfo):
         raise outcome
     place = {"partition": number, "offset": outcome.first_offset}
-    return Done(f"{address}?{urlencode(place)}")
+    notice = f"Appended to partition {number} at offset {outcome.first_offset:,}."
+    return Done(f"{address}?{urlencode(place)}", notice)
 
 
-def columns_of(fields: dict[str, str], now_ms: int) -> RecordColumns:
-    """The record that was typed; ApiError 40002."""
-    key = _bytes(fields["key"], fields["key_format"], "key") if fields["key"] else None
-    value = _value(fields["value"], fields["value_format"])
-    headers = _headers(fields["headers"])
-    return RecordColumns.of([key], [value], now_ms, [headers] if headers else None)
+class _WrongField(Exception):
+    """What was typed into one field means nothing; the words say why."""
+
+
+def record_of(fields: Mapping[str, str], now_ms: int) -> tuple[int | None, RecordColumns]:
+    """The chosen partition, None when none was, and the record that was typed.
+
+    ApiError 40002 names every field that is wrong.
+    """
+    faults: list[str] = []
+
+    def read(parse: Callable[..., T], *names: str) -> T | None:
+        try:
+            return parse(*(fields[name] for name in names))
+        except _WrongField as fault:
+            faults.append(str(fault))
+            return None
+
+    value = read(_value, "value", "value_format")
+    key = read(_key, "key", "key_format")
+    headers = read(_headers, "headers")
+    partition = read(_partition, "partition")
+    if faults:
+        raise ApiError(40002, f"Nothing was appended: {'; '.join(faults)}.")
+    return partition, RecordColumns.of([key], [value], now_ms, [headers] if headers else None)
 
 
 def _partition(text: str) -> int | None:
-    """None: none was chosen. ApiError 40002."""
-    if not text:
-        return None
-    number = partition_number(text)
-    if number is None:
-        raise ApiError(40002, "Nothing was appended: a partition is a number, or empty.")
+    """None: none was chosen."""
+    number = partition_number(text) if text else None
+    if text and number is None:
+        raise _WrongField("a partition is a number, or empty")
     return number
 
 
+def _key(text: str, text_format: str) -> bytes | None:
+    """The key; None of an empty field."""
+    return _bytes(text, text_format, "key") if text else None
+
+
 def _value(text: str, text_format: str) -> bytes | None:
-    """The value; ApiError 40002, also of a text where null was chosen."""
+    """The value; a text where null was chosen is wrong."""
     if text_format != "null":
         return _bytes(text, text_format, "value")
     if text:
-        raise ApiError(40002, "Nothing was appended: a null value has no text. Empty the field.")
+        raise _WrongField("a null value has no text: empty the field")
     return None
 
 
 def _bytes(text: str, text_format: str, name: str) -> bytes:
-    """What was typed into a field, in its format. ApiError 40002."""
+    """What was typed into a field, in its format."""
     text = text.replace("\r\n", "\n")  # a form sends these for every line end
     if text_format == "text":
         return text.encode()
@@ -140,34 +168,34 @@ def _bytes(text: str, text_format: str, name: str) -> bytes:
         try:
             msgspec.json.decode(data, type=msgspec.Raw)  # looked through, no objects are made
         except (msgspec.DecodeError, RecursionError) as error:
-            raise ApiError(
-                40002, f"Nothing was appended: the {name} is no JSON ({error})."
-            ) from error
+            raise _WrongField(f"the {name} is no JSON ({error})") from error
         return data
     if text_format == "base64":
         try:
             return base64.b64decode("".join(text.split()), validate=True)
         except (binascii.Error, ValueError) as error:
-            raise ApiError(
-                40002, f"Nothing was appended: the {name} is no base64 ({error})."
-            ) from error
-    raise ApiError(40002, f"Nothing was appended: {name}_format is text, json or base64.")
+            raise _WrongField(f"the {name} is no base64 ({error})") from error
+    raise _WrongField(f"{name}_format is text, json or base64")
 
 
 def _headers(text: str) -> list[tuple[bytes, bytes | None]]:
-    """A header a line, ``name: value``; empty lines do not count. ApiError 40002."""
+    """A header a line, ``name: value``; empty lines do not count."""
     found: list[tuple[bytes, bytes | None]] = []
+    wrong: list[int] = []
+    too_many = f"{_HEADERS_MAX} headers at most"
     if text.count("\n") > _HEADER_LINES_MAX:
-        raise ApiError(40002, f"Nothing was appended: {_HEADERS_MAX} headers at most.")
+        raise _WrongField(too_many)
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         name, colon, value = line.partition(":")
         if not line.strip():
             continue
         if not colon or not name.strip():
-            raise ApiError(
-                40002, f"Nothing was appended: line {number} of the headers is not name: value."
-            )
+            wrong.append(number)
         found.append((name.strip().encode(), value.strip().encode()))
     if len(found) > _HEADERS_MAX:
-        raise ApiError(40002, f"Nothing was appended: {_HEADERS_MAX} headers at most.")
+        raise _WrongField(too_many)
+    if wrong:
+        lines = f"line {wrong[0]}" if len(wrong) == 1 else f"lines {', '.join(map(str, wrong))}"
+        verb = "is" if len(wrong) == 1 else "are"
+        raise _WrongField(f"{lines} of the headers {verb} not name: value")
     return found

@@ -186,6 +186,12 @@ def test_units_are_stored_as_kafka_writes_them(daemon: Daemon) -> None:
     done(run(daemon, "configs", "alter", "--broker", "--delete-config", "log.retention.bytes"))
     page = daemon.request("GET", "/console/topics/units/retention?retention.ms=1d")
     assert (page.status, b'value="1d"' in page.body) == (200, True)
+    wrong = "/console/topics/units/retention?retention.ms=soon&retention.bytes=1GiB"
+    page = daemon.request("GET", wrong, None, {"Accept": "text/html"})
+    assert page.status == 400
+    for each in (b'value="soon"', b'value="1GiB"', b"for the limits as they are", b"retained"):
+        assert each in page.body
+    assert daemon.request("GET", wrong).json["error_code"] == 40002
     refused = run(daemon, "topics", "alter", "units", "--config", "segment.bytes=64MB")
     assert refused.returncode == 1
     assert b"or as 1GiB, 64MiB or 16KiB" in refused.stderr

@@ -59,6 +59,7 @@ class CurvePoint(Fragment):
 class RetentionView(View):
     """``configs`` are those of the request, which take precedence over the topic's own.
 
+    refusal  why they mean nothing: everything else is of the topic's own
     Sums are over all partitions; ``partitions`` has the first PARTITIONS_SHOWN of them, ``curve``
     CURVE_POINTS of ``curve_steps`` points, among them the first and the last; each is exact.
     """
@@ -68,6 +69,7 @@ class RetentionView(View):
 
     topic: str
     configs: dict[str, str]
+    refusal: str | None
     horizon_days: int
     warnings: list[str]
     segments_going: int

@@ -138,12 +138,19 @@ def partition(request: web.Request, operations: Operations) -> PartitionView:
     return partition_view(operations, topic_of(request), partition_of(request), _PAGE.read(request))
 
 
+def _retention_again(request: web.Request, operations: Operations, refusal: str) -> RetentionView:
+    typed = {each.name: request.query.get(each.name, "") for each in _CONFIGS}
+    view = retention_view(operations, topic_of(request), {}, _HORIZON_DAYS.default)
+    return view.model_copy(update={"configs": typed, "refusal": refusal})
+
+
 @page(
     ROUTES,
     "/topics/{topic}/retention",
     "consoleRetention",
     Access.DESCRIBE_TOPIC,
     parameters=(*_CONFIGS, _HORIZON_DAYS),
+    again=_retention_again,
 )
 def retention(request: web.Request, operations: Operations) -> RetentionView:
     """Console: what would go of a topic under other limits; nothing is changed."""

@@ -22,6 +22,7 @@ class GroupSample(NamedTuple):
     lag         over the partitions that are served
     committed   sum of the committed offsets of those
     left        see ``GROUP_FAMILIES``; None: not known yet
+    deleted     offsets of the lag that are gone: the group can read them no more
     """
 
     group: str | None
@@ -29,11 +30,16 @@ class GroupSample(NamedTuple):
     lag: int
     committed: int
     left: float | None
+    deleted: int = 0
 
-    def plus(self, lag: int, committed: int, left: float | None) -> GroupSample:
+    def plus(self, lag: int, committed: int, left: float | None, deleted: int = 0) -> GroupSample:
         """With more: the sums, and the least that is left, not known where one of both is not."""
-        least = None if left is None or self.left is None else min(left, self.left)
-        return self._replace(lag=self.lag + lag, committed=self.committed + committed, left=least)
+        return self._replace(
+            lag=self.lag + lag,
+            committed=self.committed + committed,
+            left=None if left is None or self.left is None else min(left, self.left),
+            deleted=self.deleted + deleted,
+        )
 
     @property
     def consumergroup(self) -> str | None:

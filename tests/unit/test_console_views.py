@@ -648,12 +648,19 @@ def test_who_is_told_is_told_what_to_do(
 
 def test_groups_that_lag_need_somebody() -> None:
     near = [GroupSample("g", "t", 7, 0, 0.1), GroupSample("h", "t", 7, 0, 0.2)]
+    near.append(GroupSample("k", "t", 7, 0, 0.15, 1_200))
     unknown = GroupSample("i", "t", 7, 0, None)
     alerts = alerts_of_groups(GroupHealth([*near, unknown], {"b\u202e": 3, "c": 1_234}))
     assert [(each.sentence, each.runbook, each.is_critical) for each in alerts] == [
         (
             "group g has not read records of t that retention deletes soon: 10% of the limit is"
             " left",
+            "KafkalogGroupNearRetention",
+            False,
+        ),
+        (
+            "group k has not read records of t that retention deletes soon: 15% of the limit is"
+            " left; 1,200 offsets deleted unread",
             "KafkalogGroupNearRetention",
             False,
         ),

@@ -93,7 +93,7 @@ def test_unread_records_near_their_deletion_by_time() -> None:
     sim.clock.advance_ms(300_000)
     assert log.log_start_offset == 3  # gone, unread
     gone = seen(sim)["g", "t"]
-    assert (gone.lag, gone.left) == (2, 1.0)
+    assert (gone.lag, gone.left, gone.deleted) == (2, 1.0, 2)
 
 
 def test_unread_records_near_their_deletion_by_size() -> None:

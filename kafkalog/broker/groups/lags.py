@@ -91,12 +91,12 @@ class GroupLags:
                 log = self._logs.log_of(at.topic, at.partition)
             except KafkalogError:
                 continue  # the loss is told elsewhere
-            end = log.high_watermark
-            lag = max(0, end - committed.offset)
-            is_unread = max(committed.offset, log.log_start_offset) < end  # what is still there
+            start, end = log.log_start_offset, log.high_watermark
+            lag, deleted = max(0, end - committed.offset), max(0, start - committed.offset)
+            is_unread = max(committed.offset, start) < end  # what is still there
             left = self._left(log, committed.offset, wall_ms) if is_unread else 1.0
             sofar = topics.get(at.topic, GroupSample(group, at.topic, 0, 0, 1.0))
-            topics[at.topic] = sofar.plus(lag, committed.offset, left)
+            topics[at.topic] = sofar.plus(lag, committed.offset, left, deleted)
         yield from topics.values()
 
     def _left(self, log: UnifiedLog, offset: int, wall_ms: int) -> float | None:

@@ -345,7 +345,7 @@ def alerts_of(
 def alerts_of_groups(health: GroupHealth) -> list[AlertView]:
     """Those near retention, then those that fall behind, the nearest and furthest first."""
     near = sorted(
-        (each.left, each.group, each.topic)
+        (each.left, each.group, each.topic, each.deleted)
         for each in health.samples
         if each.left is not None and each.left < LEAST_LEFT_RATIO
     )
@@ -356,7 +356,8 @@ def alerts_of_groups(health: GroupHealth) -> list[AlertView]:
             [
                 f"group {visible(str(group))} has not read records of {topic} that retention"
                 f" deletes soon: {left:.0%} of the limit is left"
-                for left, group, topic in near
+                + (f"; {plural(deleted, 'offset')} deleted unread" if deleted else "")
+                for left, group, topic, deleted in near
             ],
         ),
         *_of_groups(

@@ -227,7 +227,7 @@ def _advised(error: ClientError) -> str:
         return f"{error.message} `kafkalog groups list` shows all groups."
     first, last = error.details.get("base_offset"), error.details.get("last_offset")
     if "first_offset" in error.details and error.error_code == _CORRUPT_MESSAGE:
-        return f"{error.message} docs/runbooks/lost-offsets.md says what to do."
+        return f"{error.message} `kafkalog runbooks describe lost-offsets` says what to do."
     if error.error_code != _CORRUPT_MESSAGE:
         return error.message
     if {"topic", "partition"} <= error.details.keys():  # it could not be loaded
@@ -240,7 +240,7 @@ def _advised(error: ClientError) -> str:
     where = f"offset {first}" if last == first else f"offsets {first} to {last or 'the end'}"
     return (
         f"{error.message.rstrip('.')}: {where}. `kafkalog segments verify` checks its files,"
-        " docs/runbooks/rotten-record.md says what to do."
+        " `kafkalog runbooks describe rotten-record` says what to do."
     )
 
 

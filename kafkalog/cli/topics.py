@@ -206,8 +206,8 @@ def describe(name: str | None, with_configs: bool, client: Client, output: str) 
         for lost in entity.get("lost_ranges", ()):
             click.echo(
                 f"{entity['topic_name']}-{lost['partition_id']} has lost offsets"
-                f" {lost['first_offset']} to {lost['last_offset']}: docs/runbooks/lost-offsets.md"
-                " says what to do.",
+                f" {lost['first_offset']} to {lost['last_offset']}:"
+                " `kafkalog runbooks describe lost-offsets` says what to do.",
                 err=True,
             )
         if with_configs:

@@ -570,8 +570,8 @@ def test_a_rotten_batch_is_named(daemon: Daemon) -> None:
     assert (met.returncode, met.stdout) == (1, b"a" * 100 + b"\n")
     assert met.stderr.decode().splitlines()[-1] == (
         "Error: Partition rotten-0: A stored record batch is corrupt and is not served: offset 1."
-        " `kafkalog segments verify` checks its files, docs/runbooks/rotten-record.md says what"
-        " to do. To read on after it: --partition 0 --offset 2"
+        " `kafkalog segments verify` checks its files, `kafkalog runbooks describe rotten-record`"
+        " says what to do. To read on after it: --partition 0 --offset 2"
     )
     behind = run(daemon, "consume", "rotten", "--partition", "0", "--offset", "2", "-e")
     assert done(behind) == b"c" * 100 + b"\n"

@@ -112,7 +112,7 @@ def test_lost_offsets_are_described(tmp_path: Path) -> None:
             assert append(daemon, TOPIC, batch_of(b"a", b"b")).status == 200
             order(daemon, f"/v1/topics/{TOPIC}/partitions/0/log:roll", {})
     (daemon.log_dirs[0] / f"{TOPIC}-0" / f"{2:020}.log").unlink()
-    advice = "docs/runbooks/lost-offsets.md says what to do"
+    advice = "`kafkalog runbooks describe lost-offsets` says what to do"
     with daemon:
         result = run(daemon, "topics", "describe", TOPIC)
         assert result.returncode == 0

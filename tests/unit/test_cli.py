@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import pty
+import re
 import socket
 import ssl
 import sys
@@ -42,6 +43,7 @@ from kafkalog.observe.logging import configure_logging
 from kafkalog.observe.terminal_line import TerminalLine
 from kafkalog.server.supervision import CLIENT_URL, first_steps, loading_text, show_loading
 from kafkalog.settings.tables import BROKER_LEVEL, TOPIC_LEVEL
+from tests.integration.daemon import ROOT
 from tests.sim.sim_clock import SimClock
 from tools.commands_page import commands_page, leaves
 
@@ -561,3 +563,29 @@ def test_it_is_redrawn_until_the_load_ends(terminal: StartTerminal) -> None:
     erase = "\r\x1b[K"
     drawn = terminal.read(f"1/2, {erase}").split(erase)
     assert drawn == ["", "Loading logs: 0/2", "Loading logs: 1/2, ", ""]
+
+
+# ---- runbooks
+
+
+def test_a_message_leads_to_a_runbook_that_is_installed() -> None:
+    """Each call that some message or page of the package tells."""
+    told = set[str]()
+    for path in (ROOT / "kafkalog").rglob("*.py"):
+        told |= set(re.findall(r"kafkalog runbooks describe ([A-Za-z-]+)", path.read_text()))
+    assert {"lost-offsets", "rotten-record"} <= told
+    for name in told:
+        found = CliRunner().invoke(make_cli(), ["runbooks", "describe", name.upper()])
+        assert found.exit_code == 0
+        assert found.stdout == (ROOT / "docs" / "runbooks" / f"{name}.md").read_text()
+
+
+def test_all_runbooks_and_none() -> None:
+    listed = CliRunner().invoke(make_cli(), ["runbooks", "list", "--output", "name"])
+    files = {each.stem for each in (ROOT / "docs" / "runbooks").glob("*.md")}
+    assert set(listed.stdout.split()) == files - {"README"}
+    unknown = CliRunner().invoke(make_cli(), ["runbooks", "describe", "lost-ofsets"])
+    assert unknown.exit_code == 1
+    assert "There is no runbook lost-ofsets; did you mean lost-offsets?" in unknown.stderr
+    unlike = CliRunner().invoke(make_cli(), ["runbooks", "describe", "../x"])
+    assert "; kafkalog runbooks list shows all" in unlike.stderr

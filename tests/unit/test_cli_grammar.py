@@ -235,7 +235,7 @@ def test_a_subject_is_given_once() -> None:
 WITHOUT_FORM = {"completion", "consume", "produce", "server", "auth", "compat"}
 WITHOUT_NAMES = {"adopt", "hand-back", "health", "perf", "spark"}
 PRINTS_ITS_OWN = {("offline", "scan"), ("offline", "load"), ("offline", "compact"),
-                  ("segments", "dump")}  # fmt: skip
+                  ("segments", "dump"), ("runbooks", "describe")}  # fmt: skip
 NAMELESS = {("segments", "losses"), ("segments", "accept-loss"), ("segments", "convert"),
             ("archive", "convert")}  # fmt: skip
 

@@ -344,7 +344,7 @@ def _of_losses(log_dir: LogDirFacts) -> Iterator[Finding]:
                 "error",
                 directory,
                 f"{offsets} are lost: {segment_file_name(first, LOG_SUFFIX)} is missing;"
-                " docs/runbooks/lost-offsets.md says what to do",
+                " `kafkalog runbooks describe lost-offsets` says what to do",
             )
 
 

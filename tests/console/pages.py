@@ -19,6 +19,7 @@ ANSWERED = [
     "/console/topics/orders/partitions/0/offsets?offset=2",
     "/console/topics/orders/partitions/0/delete-records?offset=3",
     "/console/topics/orders/partitions/0/delete-records?offset=0",
+    "/console/topics/orders/retention?retention.ms=2d",
     "/console/topics/events/records?text=paid&count=5",
     "/console/topics/events/records?text=never&in=key",
     "/console/topics/events/partitions/0/records/1?show=hex",

@@ -11,6 +11,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.console.browser import Window
+    from tests.integration.daemon import Daemon
 
 pytestmark = pytest.mark.console
 PARTITION = "/console/topics/orders/partitions/0"
@@ -59,6 +60,22 @@ def test_a_limit_of_a_what_if_is_a_number_or_a_duration(window: Window) -> None:
     box.fill("-1")
     box.press("Enter")
     window.page.wait_for_url("**retention.ms=-1**")
+    assert window.complaints == []
+
+
+def test_limits_are_tried_and_then_set(window: Window, shown: Daemon) -> None:
+    shown.create_topic("limits", 1)
+    page = window.page
+    window.open("/console/topics/limits/retention")
+    page.get_by_label("retention.ms").fill("2d")
+    page.get_by_role("button", name="Simulate").click()
+    page.get_by_text("Set these limits").click()
+    told = page.locator("details.fold p", has_text="The next check").inner_text()
+    assert told == "limits gets retention.ms=2d. The next check deletes nothing."
+    page.get_by_label("Type limits").fill("limits")
+    page.get_by_role("button", name="Set the limits").click()
+    assert "limits has retention.ms=2d now." in page.get_by_role("status").first.inner_text()
+    assert page.get_by_label("retention.ms").get_attribute("placeholder") == "2 d"
     assert window.complaints == []
 
 

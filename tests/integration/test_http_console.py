@@ -251,6 +251,46 @@ def test_the_wizard(daemon: Daemon) -> None:
     assert "Nothing was deleted: shrunk-0 already begins at 3" in str(told)
 
 
+def test_limits_are_tried_and_then_set(daemon: Daemon) -> None:
+    """The page says what the next check would delete; nothing is changed without its name."""
+    partition_page(daemon, "limited")
+    page = "/console/topics/limited/retention"
+    html = daemon.request("GET", page, None, BROWSER).body.decode()
+    assert "Set these limits" not in html
+    asked = f"{page}?retention.ms=1h&retention.bytes=1GiB"
+    html = daemon.request("GET", asked, None, BROWSER).body.decode()
+    assert "<code>retention.ms=1h</code>, <code>retention.bytes=1GiB</code>" in html
+    view = daemon.request("GET", asked.replace("?", ".json?")).json
+    assert f"The next check deletes {view['segments_next']} segment" in html
+    fields = {"topic_id": view["topic_id"], "retention.ms": "1h", "retention.bytes": "1GiB"}
+    fields |= {"cleanup.policy": "", "confirmation": "limited"}
+
+    def limits() -> dict[str, str]:
+        configs = daemon.request("GET", "/topics/limited").json["configs"]
+        return {name: configs[name] for name in fields if "." in name}
+
+    before = limits()
+    refused(posted(daemon, page, fields | {"confirmation": ""}), 400, 40002)
+    refused(posted(daemon, page, fields | {"topic_id": "A" * 22}), 404, 40401)
+    refused(posted(daemon, page, fields | {"retention.ms": "", "retention.bytes": ""}), 400, 40002)
+    wrong = urlencode(fields | {"retention.ms": "soon"}).encode()
+    again = daemon.request("POST", page, wrong, FORM | BROWSER)
+    assert (again.status, b'value="soon"' in again.body) == (400, True)
+    foreign = FORM | {"Sec-Fetch-Site": "same-site"}
+    refused(daemon.request("POST", page, urlencode(fields).encode(), foreign), 403, 40301)
+    assert limits() == before
+    done = posted(daemon, page, fields)
+    assert (done.status, done.headers["Location"]) == (303, page)
+    assert limits() == {
+        "retention.ms": "3600000",
+        "retention.bytes": "1073741824",
+        "cleanup.policy": before["cleanup.policy"],
+    }
+    cookie = {"Cookie": done.headers["Set-Cookie"].partition(";")[0]}
+    led_to = daemon.request("GET", page, None, BROWSER | cookie)
+    assert b"limited has retention.ms=1h, retention.bytes=1GiB now." in led_to.body
+
+
 def test_a_form_is_for_the_topic_that_was_shown(daemon: Daemon) -> None:
     """A page that is older than the topic of its name takes nothing from that one."""
     address = partition_page(daemon, "renewed")

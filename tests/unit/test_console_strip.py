@@ -5,6 +5,7 @@ Method: logs on a simulated disk and clock; pages beside the planners.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -460,7 +461,7 @@ class Simulated:
 
     def __init__(self, partitions: int, segments: int) -> None:
         self.partitions = partitions
-        self.retention = self
+        self.retention = self.topics = self
         self.departures = [self._departure(number) for number in range(segments)]
 
     @staticmethod
@@ -474,6 +475,9 @@ class Simulated:
 
     def partition_count(self, _: str) -> int:
         return self.partitions
+
+    def describe(self, _: str) -> object:
+        return SimpleNamespace(topic_id="A" * 22)
 
     def simulate(self, topic: str, partition: int, *_: object, **__: object) -> object:
         if partition == 1:

@@ -220,6 +220,10 @@ def test_a_what_if_is_what_the_next_pass_does() -> None:
     asked = retention_view(sim.operations, "t", {"retention.ms": "60000"}, 1)
     (entry,) = asked.partitions
     assert asked.bytes_going == sum(each.size_bytes for each in entry.departures) > 0
+    due_ms = there(entry.schedule).next_check_ms
+    soonest = [each for each in entry.departures if there(each.due).expected_ms == due_ms]
+    assert asked.segments_next == len(soonest)
+    assert asked.bytes_next == sum(each.size_bytes for each in soonest)
     assert asked.curve[0].size_bytes - asked.curve[-1].size_bytes == asked.bytes_going
     assert asked.curve[-1].size_bytes == asked.bytes_left
     going = [each.base_offset for each in entry.departures]

@@ -146,14 +146,20 @@ class TopicOperations:
 
     @requires(Action.ALTER, Resource.TOPIC, "name")
     def alter_configs(
-        self, name: str, changes: Sequence[ConfigChange], *, validate_only: bool = False
+        self,
+        name: str,
+        changes: Sequence[ConfigChange],
+        *,
+        validate_only: bool = False,
+        topic_id: str | None = None,
     ) -> TopicDescription:
         """Set and delete configs of a topic, all or none; durable and in force on return.
 
+        ``topic_id``: of no other topic of that name.
         UnknownTopic, InvalidTopicConfig, InvalidRequest (one config twice), StorageFault.
         """
         with self._registry.edit():
-            topic = self._logs.registered(name)
+            topic = self._logs.registered(name, topic_id)
             # Not of this topic: its own configs may be what is wrong, after a change of the file.
             known = {entry.name for entry in self._logs.rules.describe_topic_config({}, {})}
             for change in changes:  # deleting nothing is fine, deleting what is misspelt is not

@@ -33,6 +33,8 @@ DEPARTURES_SHOWN = 200
 PARTITIONS_SHOWN = 100
 CURVE_POINTS = 400
 DAY_MS = 86_400_000
+LIMITS = ("retention.ms", "retention.bytes", "cleanup.policy")
+"""Topic configs that a what-if may have other values for."""
 
 
 class PartitionWhatIf(Fragment):
@@ -59,7 +61,8 @@ class CurvePoint(Fragment):
 class RetentionView(View):
     """``configs`` are those of the request, which take precedence over the topic's own.
 
-    refusal  why they mean nothing: everything else is of the topic's own
+    refusal         why they mean nothing: everything else is of the topic's own
+    segments_next, bytes_next  that the next check deletes, of those within ``horizon_days``
     Sums are over all partitions; ``partitions`` has the first PARTITIONS_SHOWN of them, ``curve``
     CURVE_POINTS of ``curve_steps`` points, among them the first and the last; each is exact.
     """
@@ -68,10 +71,13 @@ class RetentionView(View):
     heading: ClassVar[str] = "Retention of {topic}"
 
     topic: str
+    topic_id: str
     configs: dict[str, str]
     refusal: str | None
     horizon_days: int
     warnings: list[str]
+    segments_next: int
+    bytes_next: int
     segments_going: int
     bytes_going: int
     bytes_left: int
@@ -79,6 +85,11 @@ class RetentionView(View):
     partitions: list[PartitionWhatIf]
     curve_steps: int
     curve: list[CurvePoint]
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """Names of the fields of the form."""
+        return LIMITS
 
     @property
     def chart(self) -> Chart:
@@ -98,6 +109,8 @@ class _Sums:
         self.unknown = 0  # partitions that are in no sum
         self.unscheduled = 0
         self.policy: RetentionPolicy | None = None
+        self.segments_next = 0
+        self.bytes_next = 0
         self.segments_going = 0
         self.bytes_left = 0
         self.deletions = dict[int, int]()  # bytes, by the time of the check that deletes them
@@ -116,6 +129,11 @@ class _Sums:
         self.bytes_left += simulation.bytes_left
         for each in simulation.departures:
             at = each.due.latest_ms if each.due.expected_ms is None else each.due.expected_ms
+            if simulation.schedule is not None:
+                next_ms = simulation.schedule.next_check_ms
+                is_next = each.due.moment_ms <= (now_ms if next_ms is None else next_ms)
+                self.segments_next += is_next
+                self.bytes_next += is_next * each.facts.size_bytes
             at = min(max(at, now_ms), end_ms)
             self.deletions[at] = self.deletions.get(at, 0) + each.facts.size_bytes
 
@@ -147,6 +165,7 @@ def retention_view(
         sums,
         now_ms=now_ms,
         topic=topic,
+        topic_id=operations.topics.describe(topic).topic_id,
         configs=dict(configs),
         horizon_days=horizon_days,
         warnings=_warnings(sums),

@@ -6,11 +6,12 @@ No address ends in the name of a topic, because ``a.json`` may be one.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from aiohttp import hdrs, web
 
-from kafkalog.broker.operations import Operations
+from kafkalog.broker.operations import ConfigChange, Operations
 from kafkalog.console.assets import ASSETS_PATH, all_assets
 from kafkalog.console.formatting import plural, size
 from kafkalog.console.views.configs import ConfigsView, configs_view
@@ -29,6 +30,7 @@ from kafkalog.console.views.daemon import (
 from kafkalog.console.views.overview import OverviewView, overview_view
 from kafkalog.console.views.partition import PartitionView, partition_view
 from kafkalog.console.views.retention import (
+    LIMITS,
     RetentionsView,
     RetentionView,
     retention_view,
@@ -49,6 +51,9 @@ from kafkalog.server.protocol.parameters import (
 )
 from kafkalog.server.protocol.replies import bytes_reply
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 ROUTES = Routes("console", CONSOLE_PREFIX)
 ASSET_ROUTES = Routes("console", ASSETS_PATH)
 
@@ -61,10 +66,11 @@ _SORT = ChoiceParameter(
     {each.value: each for each in TopicOrder},
     TopicOrder.NAME,
 )
-_HORIZON_DAYS = IntegerParameter("horizon_days", "How far to look ahead.", 30, 0, 3650)
+_DAYS = 30
+_HORIZON_DAYS = IntegerParameter("horizon_days", "How far to look ahead.", _DAYS, 0, 3650)
 _CONFIGS = tuple(
     TextParameter(name, f"{name} to ask about; empty or absent: what the topic has.")
-    for name in ("retention.ms", "retention.bytes", "cleanup.policy")
+    for name in LIMITS
 )
 
 _ETAG = "ETag"
@@ -139,9 +145,16 @@ def partition(request: web.Request, operations: Operations) -> PartitionView:
 
 
 def _retention_again(request: web.Request, operations: Operations, refusal: str) -> RetentionView:
-    typed = {each.name: request.query.get(each.name, "") for each in _CONFIGS}
-    view = retention_view(operations, topic_of(request), {}, _HORIZON_DAYS.default)
-    return view.model_copy(update={"configs": typed, "refusal": refusal})
+    return _limits_again(request, operations, dict(request.query), refusal)
+
+
+def _limits_again(
+    request: web.Request, operations: Operations, typed: Mapping[str, str], refusal: str
+) -> RetentionView:
+    """The page of the limits as they are, with what was typed and why it was refused."""
+    view = retention_view(operations, topic_of(request), {}, _DAYS)
+    configs = {name: typed.get(name, "") for name in LIMITS}
+    return view.model_copy(update={"configs": configs, "refusal": refusal})
 
 
 @page(
@@ -229,6 +242,36 @@ async def retain(request: web.Request, fields: dict[str, str]) -> Done:
     freed = size(sum(each.size_bytes for each in outcome.deleted))
     notice = f"Retention deleted {plural(len(outcome.deleted), 'segment')} of {freed}."
     return Done(f"{CONSOLE_PREFIX}/topics/{quote(name, safe='')}/partitions/{number}", notice)
+
+
+@form(
+    ROUTES,
+    "/topics/{topic}/retention",
+    "consoleSetLimits",
+    Access.ALTER_TOPIC,
+    ("topic_id", *LIMITS, "confirmation"),
+    errors=(40002, 40401, 50302, 50303, 50701),
+    again=_limits_again,
+)
+async def set_limits(request: web.Request, fields: dict[str, str]) -> Done:
+    """Console: set limits of a topic, durable; an empty field leaves what the topic has.
+
+    ``confirmation`` is its name; ``topic_id``: of the topic that the page showed, another one of
+    that name is 404. Pages of other origins are refused.
+    """
+    api, name = api_of(request), topic_of(request)
+    if fields["confirmation"] != name:
+        raise ApiError(40002, f"Nothing was changed: type {name} to say that you mean it.")
+    limits = {limit: fields[limit] for limit in LIMITS if fields[limit]}
+    if not limits:
+        raise ApiError(40002, "Nothing was changed: every field is empty.")
+    changes = [ConfigChange(*limit) for limit in limits.items()]
+    await api.blocking(
+        api.operations.topics.alter_configs, name, changes, topic_id=fields["topic_id"]
+    )
+    given = ", ".join(f"{limit}={value}" for limit, value in limits.items())
+    address = f"{CONSOLE_PREFIX}/topics/{quote(name, safe='')}/retention"
+    return Done(address, f"{name} has {given} now.")
 
 
 _FILE = {"type": "string", "format": "binary"}

@@ -9,26 +9,19 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkalog.broker.broker_config import BrokerConfig
 from kafkalog.cleaner.skimpy_offset_map import SkimpyOffsetMap
 from kafkalog.errors import InvalidConfig, InvalidRequest, InvalidTopicConfig
-from kafkalog.format.integers import INT64_MAX
 from kafkalog.log.log_config import LogConfig
 from kafkalog.observe.metrics_options import PartitionLevel
 from kafkalog.settings import ServerConfig, Settings, Source, load_settings
-from kafkalog.settings.dynamic_configs import DYNAMIC_KEYS
 from kafkalog.settings.kafka_keys import KAFKA_KEYS
 from kafkalog.settings.setting import Scope, format_value
-from kafkalog.settings.settings import key_of_variable
 from kafkalog.settings.tables import BROKER_LEVEL, NO_EFFECT, TOPIC_LEVEL
 from tools.settings_page import configuration_page
-
-if TYPE_CHECKING:
-    from kafkalog.broker.values import ConfigEntry
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -343,110 +336,6 @@ def test_authentication_that_cannot_be_is_refused(text: str, fault: str) -> None
         load(text)
 
 
-def test_variable_names_follow_kafkas_image() -> None:
-    assert key_of_variable("LOG_RETENTION_MS") == "log.retention.ms"
-    assert key_of_variable("A__B___C_D") == "a_b-c.d"
-
-
-def test_prefixes_have_an_order_and_traps_are_ignored() -> None:
-    env = {
-        "KAFKA_CFG_NUM_PARTITIONS": "2",
-        "KAFKA_BACKGROUND_THREADS": "3",
-        "KAFKALOG_BACKGROUND_THREADS": "4",
-        "KAFKA_HEAP_OPTS": "-Xmx1g",
-        "KAFKA_JMX_PORT": "9",
-        "KAFKA_VERSION": "4.1.0",
-        "KAFKALOG_KERNEL_CACHE": "/x",
-        "KAFKALOG_URL": "http://10.0.0.1:8082",
-        "KAFKALOG_USER": "alice",
-        "KAFKALOG_PASSWORD_FILE": "/run/secrets/password",
-        "KAFKALOG_TOKEN_FILE": "/run/secrets/token",
-        "KAFKALOG_CA_FILE": "/etc/ca.pem",
-        "KAFKALOG_CLIENT_CERT": "/etc/client.pem",
-        "KAFKALOG_CLIENT_KEY": "/etc/client.key",
-        "KAFKALOG_PORT": "tcp://10.0.0.1:8082",
-        "KAFKALOG_PORT_8082_TCP_ADDR": "10.0.0.1",
-        "KAFKALOG_SERVICE_HOST": "10.0.0.1",
-        "KAFKALOG_SERVICE_PORT_HTTP": "8082",
-        "KAFKALOG_HTTP_PORT": "tcp://10.0.0.1:80",
-        "PATH": "/bin",
-    }
-    settings = load("", env)
-    assert settings.broker.num_partitions == 2
-    assert settings.broker.background_threads == 4
-    assert settings.server.http_port == 8082
-    assert settings.values["background.threads"].origin == "KAFKALOG_BACKGROUND_THREADS"
-    assert "KAFKA_CFG_NUM_PARTITIONS" in messages(settings)
-    assert "unknown" not in messages(settings)
-
-
-@pytest.mark.parametrize(
-    ("variable", "key"),
-    [
-        ("KAFKALOG_HTTPS_HOST_PORT", "https.host.port"),
-        ("KAFKALOG_PORT", "port"),
-        ("KAFKALOG_HTTP_SERVICE_LIMIT", "http.service.limit"),
-    ],
-)
-def test_a_mistyped_variable_is_no_service(variable: str, key: str) -> None:
-    assert f"unknown configuration key {key} (from {variable})" in messages(
-        load("", {variable: "9000"})
-    )
-    service = variable.removesuffix("_PORT")
-    beside = {variable: "9000", f"{service}_SERVICE_HOST": "10.0.0.1"}
-    is_told = f"unknown configuration key {key} " in messages(load("", beside))
-    assert is_told is (service == variable)
-
-
-FILES = {
-    "/run/secrets/hours": "7\n",
-    "/run/secrets/issuer": "s3cret-canary\r\n",
-    "/run/secrets/pattern": "(canary",
-}
-
-
-def load_with_files(**env: str) -> Settings:
-    return load_settings(None, env, {}, FILES.__getitem__)
-
-
-def test_a_variable_may_name_a_file_that_holds_its_value() -> None:
-    """Mounted secrets need no text in the environment, and nobody sees them."""
-    settings = load_with_files(
-        KAFKA_LOG_RETENTION_HOURS_FILE="/run/secrets/hours",
-        KAFKALOG_HTTP_JWT_ISSUER_FILE="/run/secrets/issuer",
-    )
-    assert settings.broker.topic_defaults.retention_ms == 7 * 3_600_000
-    assert settings.server.http_jwt_issuer == "s3cret-canary"
-    assert settings.effective == [
-        "http.jwt.issuer=*** (environment KAFKALOG_HTTP_JWT_ISSUER_FILE)",
-        "log.retention.hours=*** (environment KAFKA_LOG_RETENTION_HOURS_FILE)",
-    ]
-    described = {entry.name: entry for entry in settings.describe_broker_config()}
-    assert described["http.jwt.issuer"].value is None
-    assert "canary" not in repr(described)
-    for key, variable, file in (
-        ("num.partitions", "KAFKALOG_NUM_PARTITIONS_FILE", "issuer"),
-        ("metrics.topic.include", "KAFKALOG_METRICS_TOPIC_INCLUDE_FILE", "pattern"),
-    ):
-        with pytest.raises(InvalidConfig) as refused:
-            load_with_files(**{variable: f"/run/secrets/{file}"})
-        assert key in refused.value.message
-        assert "canary" not in f"{refused.value.message}{refused.value.details}"
-
-
-def test_a_key_that_names_a_file_is_not_read() -> None:
-    settings = load_settings(None, {"KAFKALOG_HTTP_ACL_FILE": "/etc/rules"}, {})
-    assert settings.server.http_acl_file == "/etc/rules"
-    assert settings.effective == ["http.acl.file=/etc/rules (environment KAFKALOG_HTTP_ACL_FILE)"]
-    auth = {"KAFKALOG_HTTP_AUTH": "bearer", "KAFKALOG_HTTP_AUTH_FILE": "/run/secrets/hours"}
-    assert load_with_files(**auth).server.http_auth_file == "/run/secrets/hours"
-    with pytest.raises(InvalidConfig, match="both set"):
-        load_with_files(
-            KAFKALOG_LOG_RETENTION_HOURS="1", KAFKALOG_LOG_RETENTION_HOURS_FILE="/run/secrets/hours"
-        )
-    assert "unknown" in messages(load("", {"KAFKALOG_NO_SUCH_KEY_FILE": "/x"}))
-
-
 def test_the_line_of_the_start_names_what_was_given_and_by_whom() -> None:
     settings = load_settings(
         None,
@@ -549,119 +438,6 @@ def test_one_port_for_two_listeners(text: str, second: str, first: str) -> None:
 )
 def test_ports_that_do_not_meet(text: str) -> None:
     assert load(text).server.admin_port is not None
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "accepted"),
-    [
-        ("cleanup.policy", "", True),
-        ("cleanup.policy", "Compact", False),
-        ("cleanup.policy", "none", False),
-        ("cleanup.policy", "compact,compact", True),
-        ("segment.bytes", "1000", False),
-        ("internal.segment.bytes", "1000", True),
-        ("retention.ms", "0", True),
-        ("retention.ms", "-1", True),
-        ("retention.ms", "-2", False),
-        ("retention.bytes", "-5", True),
-        ("compression.type", "none", False),
-        ("segment.index.bytes", "4", True),
-        ("segment.index.bytes", "3", False),
-        ("min.compaction.lag.ms", "5", True),
-        ("http.produce.acks", "1", True),
-        ("message.format.version", "3.0", False),
-        ("quota.bytes", "-1", True),
-        ("quota.bytes", "-2", False),
-        ("quota.bytes", "1e9", False),
-        ("quota.bytes", "", False),
-    ],
-)
-def test_topic_config_validation_is_kafkas(key: str, value: str, accepted: bool) -> None:
-    """M16: topic level over broker level; the executed rows of Kafka 4.1.0."""
-    settings = load()
-    if accepted:
-        settings.topic_config({key: value})
-        return
-    with pytest.raises(InvalidTopicConfig, match=key):
-        settings.topic_config({key: value})
-
-
-def test_topic_overrides_lie_over_the_daemons_defaults() -> None:
-    settings = load("log.segment.bytes=2097152\nlog.cleanup.policy=compact")
-    config = settings.topic_config({"internal.segment.bytes": "700", "retention.bytes": "1400"})
-    assert config.max_segment_bytes == 700
-    assert config.segment_bytes == 2_097_152
-    assert config.cleanup_policy == frozenset({"compact"})
-    assert settings.topic_config({"cleanup.policy": ""}).cleanup_policy == frozenset()
-
-
-def test_lags_must_not_cross_and_unknown_names_are_suggested() -> None:
-    settings = load()
-    crossed = {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"}
-    with pytest.raises(InvalidTopicConfig, match=r"min.compaction.lag.ms"):
-        settings.topic_config(crossed)
-    with pytest.raises(InvalidTopicConfig, match=r"did you mean retention.ms"):
-        settings.topic_config({"retention.msec": "1"})
-    with pytest.raises(InvalidConfig, match=r"min.compaction.lag.ms"):
-        load("log.cleaner.min.compaction.lag.ms=6\nlog.cleaner.max.compaction.lag.ms=5")
-
-
-def chain(entry: ConfigEntry) -> list[tuple[str, str | None, str]]:
-    return [(one.name, one.value, one.source) for one in entry.synonyms]
-
-
-def test_description_has_the_chain_of_sources() -> None:
-    """As a Kafka 4.1 broker with these settings prints it."""
-    settings = load("log.retention.hours=24\nlog.segment.bytes=2097152\nlog.roll.ms=7000")
-    described = {entry.name: entry for entry in settings.describe_topic_config({"flush.ms": "5"})}
-    retention, roll = described["retention.ms"], described["segment.ms"]
-    assert (retention.value, chain(retention)) == ("86400000", []), "Kafka's: hours stay unsaid"
-    assert chain(roll) == [
-        ("log.roll.ms", "7000", "STATIC_BROKER_CONFIG"),
-        ("log.roll.hours", "168", "DEFAULT_CONFIG"),
-    ]
-    assert chain(described["segment.bytes"]) == [
-        ("log.segment.bytes", "2097152", "STATIC_BROKER_CONFIG"),
-        ("log.segment.bytes", "1073741824", "DEFAULT_CONFIG"),
-    ]
-    assert chain(described["flush.ms"]) == [("flush.ms", "5", "DYNAMIC_TOPIC_CONFIG")]
-    assert described["retention.bytes"].is_default
-    assert described["http.produce.acks"].value is None
-    assert "internal.segment.bytes" not in described
-
-
-def test_an_internal_config_is_described_where_it_is_set() -> None:
-    """As Kafka's ConfigHelper lists it: segments are not of the listed segment.bytes."""
-    described = load("").describe_topic_config({"internal.segment.bytes": "18000"})
-    (entry,) = [each for each in described if each.name == "internal.segment.bytes"]
-    assert (entry.value, entry.default, entry.is_default) == ("18000", None, False)
-    assert chain(entry) == [("internal.segment.bytes", "18000", "DYNAMIC_TOPIC_CONFIG")]
-
-
-def test_dynamic_broker_configs_go_over_the_file() -> None:
-    """As a Kafka 4.1 broker prints it; a negative retention is none."""
-    settings = load("log.retention.hours=24")
-    dynamic = {"log.retention.ms": "-7", "log.flush.interval.ms": "900"}
-    described = {entry.name: entry for entry in settings.describe_topic_config({}, dynamic)}
-    retention = described["retention.ms"]
-    assert (retention.value, retention.source) == ("-1", "DYNAMIC_BROKER_CONFIG")
-    assert chain(retention) == [
-        ("log.retention.ms", "-7", "DYNAMIC_BROKER_CONFIG"),
-        ("log.retention.hours", "24", "STATIC_BROKER_CONFIG"),
-        ("log.retention.hours", "168", "DEFAULT_CONFIG"),
-    ]
-    assert chain(described["flush.ms"]) == [
-        ("log.flush.interval.ms", "900", "DYNAMIC_BROKER_CONFIG"),
-        ("log.flush.scheduler.interval.ms", str(INT64_MAX), "DEFAULT_CONFIG"),
-    ]
-    config = settings.topic_config({}, dynamic)
-    assert (config.retention_ms, config.flush_ms) == (-1, 900)
-    assert settings.topic_config({"flush.ms": "7"}, dynamic).flush_ms == 7
-    broker = {entry.name: entry for entry in settings.describe_broker_config(dynamic)}
-    assert chain(broker["log.retention.ms"]) == chain(retention)
-    assert broker["log.retention.ms"].value == "-7"
-    assert broker["log.retention.hours"].is_read_only
-    assert not broker["log.retention.ms"].is_read_only
 
 
 def test_wrong_settings_are_named_with_their_places_and_all_at_once() -> None:
@@ -776,33 +552,6 @@ def test_an_offset_map_that_holds_no_key_is_refused() -> None:
         load("log.cleaner.dedupe.buffer.size=4194304\nlog.cleaner.threads=4")
     config = load(smallest + "0.000025").broker.cleaner
     assert SkimpyOffsetMap(config.map_bytes, config.io_buffer_load_factor).capacity == 1
-
-
-@pytest.mark.parametrize(
-    ("key", "text", "message"),
-    [
-        ("log.retention.hours", "7", "Cannot update these configs dynamically"),
-        ("log.dirs", "/x", "Cannot update these configs dynamically"),
-        ("log.retention.ms", "0", "must be unlimited"),
-        ("log.segment.bytes", "7", "Invalid value 7 for configuration log.segment.bytes"),
-        ("log.retention.msec", "7", "did you mean log.retention.ms"),
-    ],
-)
-def test_what_kafka_does_not_change_at_run_time_is_refused(
-    key: str, text: str, message: str
-) -> None:
-    with pytest.raises(InvalidRequest, match=message):
-        load().topic_defaults({key: text})
-
-
-def test_the_dynamic_broker_keys_are_those_marked_dynamic() -> None:
-    """log-lifecycle 13: the first broker synonym of each topic key."""
-    marked = {
-        setting.key
-        for setting in BROKER_LEVEL.values()
-        if setting.scope is Scope.TOPIC_DEFAULT and setting.dynamic
-    }
-    assert set(DYNAMIC_KEYS) == marked
 
 
 @pytest.mark.parametrize(

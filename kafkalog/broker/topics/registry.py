@@ -252,6 +252,10 @@ class _Body(msgspec.Struct, omit_defaults=True):
     unclean_start: UncleanStart | None = None
 
 
+AFTER_CHECKSUM = tuple(each for each in _Body.__struct_fields__ if "checksum" < each <= "deleted")
+"""One of these follows the checksum: keys are sorted, and ``deleted`` is always there."""
+
+
 def encode_registry(state: RegistryState) -> bytes:
     """The file: one JSON object, keys sorted, so that equal states are equal bytes."""
     topics = {

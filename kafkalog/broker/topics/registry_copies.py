@@ -22,7 +22,7 @@ import re
 import zlib
 from typing import TYPE_CHECKING
 
-from kafkalog.broker.topics.registry import decode_registry, encode_registry
+from kafkalog.broker.topics.registry import AFTER_CHECKSUM, decode_registry, encode_registry
 from kafkalog.format.integers import FormatError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkalog.broker.topics.registry import RegistryState
 
 _CHECKSUM = re.compile(rb'"checksum": "([0-9a-f]{8})"')
-_AFTER_CHECKSUM = re.compile(rb'\n "(clock|cluster_id|deleted)"')
+_AFTER_CHECKSUM = re.compile(rf'\n "({"|".join(AFTER_CHECKSUM)})"'.encode())
 _CHECKSUM_LINE_BYTES = 32
 _LIST_OF_BLANKS = re.compile(rb"\[\n +(?=\n)")  # its only number was 0: one bit makes a blank of it
 # The checksum is over compact JSON, the file has a line for each entry.

@@ -8,6 +8,7 @@ input as its end does: what was read is sent and answered. A second one waits fo
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import select
@@ -37,6 +38,7 @@ _BATCH_BYTES = 512 << 10
 _LINGER_SECONDS = 0.1
 _READ_BYTES = 64 << 10
 _RANGES_SHOWN = 10
+_INTERRUPTED = "Interrupted before the answer."
 _TOO_LARGE = 41301  # for the topic's max.message.bytes
 
 _ApiRecord = dict[str, Any]  # of the binary format of the HTTP API
@@ -129,6 +131,10 @@ class LineInput:
 class _BadLine(Exception):
     """A line of the input that is not a record; the message names its number."""
 
+    def __init__(self, number: int, error: ValueError) -> None:
+        super().__init__(f"Line {number} {error}")
+        self.number = number
+
 
 def _parser(is_jsonl: bool, key_separator: bytes | None) -> Callable[[bytes], _ApiRecord | None]:
     """The function that makes a record of a line; None of one to skip. It raises ValueError."""
@@ -178,7 +184,7 @@ def _records(
             except ValueError as error:
                 if records:
                     yield records, numbers
-                raise _BadLine(f"Line {number} {error}") from error
+                raise _BadLine(number, error) from error
             if record is not None:
                 records.append(record)
                 numbers.append(number)
@@ -212,14 +218,47 @@ class Outcomes:
         return f"Records {verb}: {self.appended}, refused: {self.refused}, unknown: {self.unknown}"
 
 
+class Receipts:
+    """What standard output gets of each record: nothing, its place, or its outcome as JSON."""
+
+    def __init__(self, topic: str, *, has_places: bool = False, is_json: bool = False) -> None:
+        self._topic, self._has_places, self._is_json = topic, has_places, is_json
+        self._lines: list[str] = []
+
+    def add(self, number: int, outcome: str, **facts: object) -> None:
+        """Of the line with this number; ``facts`` are its place, or why it failed."""
+        if self._is_json:
+            self._lines.append(json.dumps({"line": number, "outcome": outcome, **facts}))
+        elif self._has_places and "offset" in facts:
+            place = f"[{facts['partition']}] at offset {facts['offset']}"
+            self._lines.append(f"{self._topic} {place}")
+
+    def add_failed(self, numbers: Iterable[int], error: ClientError) -> None:
+        """Of lines that failed alike."""
+        outcome = "refused" if was_not_appended(error) else "unknown"
+        for number in numbers:
+            self.add(number, outcome, error_code=error.error_code, error=message_of(error))
+
+    def print(self) -> None:
+        """Print what was added since the last call, when all are counted: output may fail."""
+        lines, self._lines = self._lines, []
+        if lines:
+            click.echo("\n".join(lines))
+
+
 class _Sender:
     """Appends groups of records and counts what became of them."""
 
     def __init__(
-        self, client: Client, topic: str, partition: int | None, acks: str | None, verbose: bool
+        self,
+        client: Client,
+        topic: str,
+        partition: int | None,
+        acks: str | None,
+        receipts: Receipts,
     ) -> None:
         names = () if partition is None else ("partitions", partition)
-        self._client, self._topic, self._verbose = client, topic, verbose
+        self._client, self._topic, self._receipts = client, topic, receipts
         self._path = path_of("topics", topic, *names)
         self._query = given(acks=acks)
         self._has_partition = partition is not None
@@ -248,30 +287,36 @@ class _Sender:
             if not is_refused:
                 self._unknown.add(numbers[0], numbers[-1])
             self._stop = _stop_at(numbers, is_refused=is_refused)
+            self._receipts.add_failed(numbers, error)
+            self._receipts.print()
             return False
         except KeyboardInterrupt:
             outcomes.unknown += count
             self._unknown.add(numbers[0], numbers[-1])
-            outcomes.reasons["Interrupted before the answer."] += count
+            outcomes.reasons[_INTERRUPTED] += count
+            for number in numbers:
+                self._receipts.add(number, "unknown", error_code=None, error=_INTERRUPTED)
+            self._receipts.print()
             raise
         outcomes.is_answered = receipts is not None
         if receipts is None:
             outcomes.appended += count
-        places = []
+            for number in numbers:
+                self._receipts.add(number, "sent")
         for number, receipt in zip(numbers, receipts or (), strict=False):
             failure = entry_failure(receipt)
             if failure is not None:
                 outcomes.fail(failure, 1)
+                self._receipts.add_failed([number], failure)
                 if not was_not_appended(failure):
                     self._unknown.add(number, number)
                 if failure.error_code == _TOO_LARGE and self._first_too_large is None:
                     self._first_too_large = number
                 continue
             outcomes.appended += 1
-            place = f"[{receipt['partition']}] at offset {receipt['offset']}"
-            places.append(f"{self._topic} {place}")
-        if self._verbose and places:  # when all are counted: output may fail
-            click.echo("\n".join(places))
+            place = {name: receipt[name] for name in ("partition", "offset")}
+            self._receipts.add(number, "appended", **place)
+        self._receipts.print()
         return True
 
     def report(self, bad_line: _BadLine | None, is_part_left: bool) -> None:
@@ -369,6 +414,12 @@ def _stop_at(numbers: Sequence[int], *, is_refused: bool) -> str:
 )
 @acks_option
 @click.option("--verbose", "-v", is_flag=True, help="Print partition and offset of each record.")
+@click.option(
+    "--output",
+    type=click.Choice(["json"]),
+    help="Print JSON for each record: line, outcome (appended, sent, refused or unknown), and"
+    " partition and offset, or error_code and error.",
+)
 @with_client
 def produce(
     topic: str,
@@ -377,6 +428,7 @@ def produce(
     input_format: str,
     acks: str | None,
     verbose: bool,
+    output: str | None,
     client: Client,
 ) -> None:
     """Append lines of standard input to a topic as records. Exit 3 when only some were appended.
@@ -398,7 +450,8 @@ def produce(
         raise click.UsageError("Standard input is closed")
     separator = None if key_separator is None else key_separator.encode()
     parse = _parser(input_format == "jsonl", separator)
-    sender = _Sender(client, topic, partition, acks, verbose)
+    receipts = Receipts(topic, has_places=verbose, is_json=output is not None)
+    sender = _Sender(client, topic, partition, acks, receipts)
     bad_line: _BadLine | None = None
     with LineInput(sys.stdin.fileno()) as lines:
         try:
@@ -406,11 +459,13 @@ def produce(
                 for records, numbers in _records(lines.groups(), parse):
                     if not sender.send(records, numbers):
                         break
-                    if not verbose:
+                    if not verbose and output is None:
                         shown.show(f"{sender.outcomes.appended} records sent")
         except _BadLine as error:
             bad_line = error
             sender.outcomes.refused += 1
+            receipts.add(error.number, "refused", error_code=None, error=str(error))
+            receipts.print()
         finally:
             sender.report(bad_line, lines.is_interrupted and lines.has_part)
     outcomes = sender.outcomes

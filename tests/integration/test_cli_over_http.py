@@ -166,6 +166,17 @@ def test_produce_and_consume(daemon: Daemon) -> None:
     assert result.stderr == b"Processed a total of 4 messages\n"
     verbose = run(daemon, "produce", "lines", "-K", ":", "-v", "--acks", "1", stdin=b"k:v:w\n")
     assert done(verbose) == b"lines [0] at offset 4\n"
+    form = ("--format", "jsonl", "--output", "json")
+    told = run(daemon, "produce", "lines-json", *form, stdin=b'{"value":1}\n\n{"value":2}\nno\n')
+    assert told.returncode == 3
+    lines = [json.loads(line) for line in told.stdout.splitlines()]
+    assert [(each["line"], each["outcome"]) for each in lines] == [
+        (1, "appended"),
+        (3, "appended"),
+        (4, "refused"),
+    ]
+    assert sorted(lines[0]) == ["line", "offset", "outcome", "partition"]
+    assert "Line 4" in lines[2]["error"]
     shown = run(daemon, "consume", "lines", "--offset", "4", "-e", "--print-key")
     assert done(shown) == b"k\tv:w\n"
     assert done(run(daemon, "consume", "lines", "--offset", "-2", "-e")) == b"last\nv:w\n"

@@ -5,6 +5,7 @@ Method: its input on a pipe and on a terminal; answers of a client of a few line
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -168,10 +169,9 @@ class Answering:
         return Answer(200, {}, answer)
 
 
-def sender_of(
-    client: Answering, partition: int | None = None, *, verbose: bool = False
-) -> module._Sender:
-    return module._Sender(cast("Client", client), "t", partition, None, verbose)
+def sender_of(client: Answering, partition: int | None = None, **receipts: bool) -> module._Sender:
+    shown = module.Receipts("t", **receipts)
+    return module._Sender(cast("Client", client), "t", partition, None, shown)
 
 
 def test_receipts_are_counted_by_what_they_say() -> None:
@@ -261,7 +261,7 @@ def test_the_line_that_is_too_large_is_named(capsys: pytest.CaptureFixture[str])
 def test_what_cannot_be_printed_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader of ``-v`` has gone; the records are in the log all the same."""
     receipts = ",".join(f'{{"partition":0,"offset":{offset}}}' for offset in range(1000))
-    sender = sender_of(Answering(f'{{"offsets":[{receipts}]}}'.encode()), verbose=True)
+    sender = sender_of(Answering(f'{{"offsets":[{receipts}]}}'.encode()), has_places=True)
 
     def gone(*_: object, **_options: object) -> None:
         raise BrokenPipeError
@@ -278,6 +278,25 @@ def test_an_answer_that_is_none_and_an_interrupt_leave_it_open() -> None:
     with pytest.raises(KeyboardInterrupt):
         sender.send([{"value": None}] * 3, range(3))
     assert str(sender.outcomes) == "Records appended: 0, refused: 0, unknown: 4"
+
+
+def test_a_line_of_json_for_each_record(capsys: pytest.CaptureFixture[str]) -> None:
+    receipts = '{"partition":1,"offset":7},{"error_code":50701,"error":"full"}'
+    answers = (f'{{"offsets":[{receipts}]}}'.encode(), b"", b"<html>", KeyboardInterrupt())
+    sender = sender_of(Answering(*answers), is_json=True)
+    for first in (1, 4, 6):
+        sender.send([{"value": None}] * 2, [first, first + 1])
+    with pytest.raises(KeyboardInterrupt):
+        sender.send([{"value": None}], [8])
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert told[0] == {"line": 1, "outcome": "appended", "partition": 1, "offset": 7}
+    assert told[1] == {"line": 2, "outcome": "refused", "error_code": 50701, "error": "full"}
+    assert told[2] == {"line": 4, "outcome": "sent"}
+    assert [(each["line"], each["outcome"]) for each in told[4:]] == [
+        (6, "unknown"),
+        (7, "unknown"),
+        (8, "unknown"),
+    ]
 
 
 def test_the_option_decides_about_the_partition() -> None:

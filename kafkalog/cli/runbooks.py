@@ -6,8 +6,6 @@ import click
 
 from kafkalog.cli.main import CommandGroup
 from kafkalog.cli.output import is_printed, output_option, print_entries
-from kafkalog.console.assets import runbooks as texts
-from kafkalog.console.views.daemon import runbook_rows
 from kafkalog.format.suggestions import did_you_mean
 
 _COLUMNS = (("RUNBOOK", "name"), ("SEVERITY", "severity"), ("MEANING", "meaning"))
@@ -25,6 +23,8 @@ def list_command(output: str) -> None:
 
     Example: kafkalog runbooks list --output name
     """
+    from kafkalog.console.views.daemon import runbook_rows  # late: --help needs no pydantic
+
     rows = [each.model_dump() for each in runbook_rows()]
     if not is_printed(output, rows, (row["name"] for row in rows)):
         print_entries(_COLUMNS, rows)
@@ -37,6 +37,9 @@ def describe(name: str) -> None:
 
     Example: kafkalog runbooks describe lost-offsets
     """
+    from kafkalog.console.assets import runbooks as texts
+    from kafkalog.console.views.daemon import runbook_rows
+
     found = {each.name.lower(): each.name for each in runbook_rows()}
     exact = found.get(name.lower())
     if exact is None:

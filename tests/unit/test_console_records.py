@@ -536,5 +536,5 @@ def test_the_form_is_for_who_may() -> None:
     assert json.loads(render_json(view))["confirmation"] == "t-0"
     html = page_of(view)
     assert '<input type="hidden" name="offset" value="3">' in html
-    assert "Type <code>t-0</code>" in html
+    assert "Type <code><bdi>t-0</bdi></code>" in html
     assert 'method="post"' not in page_of(view, STILL._replace(is_administered=False))

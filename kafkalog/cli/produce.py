@@ -236,8 +236,9 @@ class Receipts:
     def add_failed(self, numbers: Iterable[int], error: ClientError) -> None:
         """Of lines that failed alike."""
         outcome = "refused" if was_not_appended(error) else "unknown"
+        reason = message_of(error)
         for number in numbers:
-            self.add(number, outcome, error_code=error.error_code, error=message_of(error))
+            self.add(number, outcome, error_code=error.error_code, error=reason)
 
     def print(self) -> None:
         """Print what was added since the last call, when all are counted: output may fail."""

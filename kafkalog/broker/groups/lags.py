@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkalog.broker.groups.groups import PartitionLag
 from kafkalog.env.clock import TimeSlice
 from kafkalog.errors import KafkalogError
 from kafkalog.format.integers import FormatError
@@ -91,9 +92,9 @@ class GroupLags:
                 log = self._logs.log_of(at.topic, at.partition)
             except KafkalogError:
                 continue  # the loss is told elsewhere
-            start, end = log.log_start_offset, log.high_watermark
-            lag, deleted = max(0, end - committed.offset), max(0, start - committed.offset)
-            is_unread = max(committed.offset, start) < end  # what is still there
+            found = PartitionLag(at, committed, log.log_start_offset, log.high_watermark)
+            lag, deleted = found.lag or 0, found.deleted or 0
+            is_unread = lag > deleted  # what is still there
             left = self._left(log, committed.offset, wall_ms) if is_unread else 1.0
             sofar = topics.get(at.topic, GroupSample(group, at.topic, 0, 0, 1.0))
             topics[at.topic] = sofar.plus(lag, committed.offset, left, deleted)

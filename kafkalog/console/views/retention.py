@@ -69,6 +69,7 @@ class RetentionView(View):
 
     template: ClassVar[str] = "retention.html"
     heading: ClassVar[str] = "Retention of {topic}"
+    limits: ClassVar[tuple[str, ...]] = LIMITS
 
     topic: str
     topic_id: str
@@ -85,11 +86,6 @@ class RetentionView(View):
     partitions: list[PartitionWhatIf]
     curve_steps: int
     curve: list[CurvePoint]
-
-    @property
-    def limits(self) -> tuple[str, ...]:
-        """Names of the fields of the form."""
-        return LIMITS
 
     @property
     def chart(self) -> Chart:

@@ -145,7 +145,7 @@ def partition(request: web.Request, operations: Operations) -> PartitionView:
 
 
 def _retention_again(request: web.Request, operations: Operations, refusal: str) -> RetentionView:
-    return _limits_again(request, operations, dict(request.query), refusal)
+    return _limits_again(request, operations, request.query, refusal)
 
 
 def _limits_again(
